@@ -27,7 +27,7 @@ def test_a_job_is_paused_with_a_reason_and_resumed(page: Page) -> None:
     page.goto("/ui/jobs/disk-check")
     page.get_by_role("button", name="Pause", exact=True).click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Why").fill("a new disk")
+    dialog.get_by_label("Reason").fill("a new disk")
     dialog.get_by_role("button", name="Pause").click()
     told(page, "disk-check is paused")
     page.get_by_text("a new disk").first.wait_for()

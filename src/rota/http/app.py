@@ -40,13 +40,13 @@ async def refused(error: RotaError, scope: Scope, *, base: str) -> Response:
     """Return an error as a response."""
     if not _wants_page(scope) or isinstance(error, HostRefused):
         return problem(error)
-    from rota.http.pages.page import error_page  # templates are loaded when the first page is asked for
+    from rota.http.pages.page import error_page  # the first page loads the templates
 
     return await run_sync(partial(error_page, error, scope, base=base))
 
 
 def _wants_page(scope: Scope) -> bool:
-    """Tell whether a browser goes to a page; scripts of pages and programs do not ask for HTML first."""
+    """Return whether a browser requests a page; programs do not accept HTML first."""
     return not scope["path"].startswith("/api/") and Headers(scope=scope).get("accept", "").startswith("text/html")
 
 
@@ -68,18 +68,18 @@ PARTS = (
 )
 
 
-def make_app(context: ServerContext, doorman: Authenticator) -> ASGIApp:
-    """Return the application with everything around it: guard, keys, routes."""
-    return around(make_routes(context), context, doorman)
+def make_app(context: ServerContext, authenticator: Authenticator) -> ASGIApp:
+    """Return the application: guard, idempotency keys, routes."""
+    return around(make_routes(context), context, authenticator)
 
 
-def around(routes: FastAPI, context: ServerContext, doorman: Authenticator) -> ASGIApp:
-    """Return routes behind their door, with repeated requests answered once."""
-    return Guard(IdempotencyMiddleware(routes, context), doorman, refuse=refused, base_path=context.base_path)
+def around(routes: FastAPI, context: ServerContext, authenticator: Authenticator) -> ASGIApp:
+    """Return routes behind authentication and idempotency keys."""
+    return Guard(IdempotencyMiddleware(routes, context), authenticator, refuse=refused, base_path=context.base_path)
 
 
 def make_routes(context: ServerContext) -> FastAPI:
-    """Return the routes alone, as OpenAPI describes them."""
+    """Return the routes alone."""
     app = FastAPI(title="rota", version="1", description=ABOUT, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.context = context
     for routes in PARTS:
@@ -109,7 +109,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _take_null_from_params(document: dict[str, Any]) -> None:
-    """Describe params as they can be written: one that may be left out still cannot be null."""
+    """Remove null from the schemas of optional params: a query cannot contain it."""
     for operations in document["paths"].values():
         for operation in operations.values():
             for param in operation.get("parameters", ()):
@@ -126,13 +126,13 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Tell what is wrong with the params or the body of a request, each with its place."""
+    """Return the problems of the params or the body of a request."""
     assert isinstance(error, RequestValidationError)
     return await _told(request, Invalid([_problem(one) for one in error.errors()]))
 
 
 class Invalid(JobProblems):
-    """A request has fields or params that are wrong, unknown or missing."""
+    """A request has invalid, unknown or missing fields or params."""
 
     code = "request_invalid"
 
@@ -145,7 +145,7 @@ def _problem(one: Any) -> Problem:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """Tell what the router refuses: no such path, no such method."""
+    """Return the refusal of the router: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return await _told(request, NotFound())
@@ -155,7 +155,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return the methods of the resource at this path: of `/runs/cancel`, not those of `/runs/{run}` as well."""
+    """Return the methods of the nearest path: those of `/runs/cancel`, not of `/runs/{run}`."""
     fitting = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     nearest = min((route.path.count("{") for route in fitting), default=0)
     return sorted(

@@ -47,21 +47,21 @@ class ServerContext:
     codes: Codes = field(default_factory=Codes)
     base_path: str = ""
     feed: Feed | None = None
-    """The live events; None where nobody can follow them."""
+    """The live events; None without a server."""
     secure: bool = False
-    """Whether browsers reach it encrypted, so that the cookie may say so."""
+    """Whether browsers connect over TLS, so that cookies are `Secure`."""
     settings: Settings | None = None
-    """What the scheduler was started with; None where it is not known."""
+    """The settings of the scheduler; None if unknown."""
 
     @property
     def address(self) -> str:
-        """Where the state is kept, as people are shown it."""
+        """The store without its password."""
         return shown(self.settings.store) if self.settings is not None else SQLITE
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: who asks, when, and a store that notes what the caller changes."""
+    """One request: its caller, its time, and a store that audits changes."""
 
     context: ServerContext
     caller: Caller
@@ -70,12 +70,12 @@ class RequestContext:
 
     @property
     def actor(self) -> str:
-        """The caller as the audit names it."""
+        """The caller, as in the audit log."""
         return f"{'browser' if self.caller.browser else 'token'}:{self.caller.name}"
 
     @property
     def maker(self) -> Author:
-        """The caller as one who starts and makes jobs: a token of the scope `agent` is bound by `agent_policy`."""
+        """The caller as an author of jobs: `agent_policy` binds a token of the scope `agent`."""
         return Author(self.actor, bound=self.caller.scope is Scope.AGENT)
 
     def path(self, below: str) -> str:
@@ -93,20 +93,21 @@ class RequestContext:
         return self.context.clock
 
     def note(self) -> None:
-        """Note in the audit what is done without a change of the database."""
+        """Write the audit entry of an action that changes no other row."""
         self.store.write(lambda _db: None)
 
-    def wake(self) -> None:
-        """Let the scheduler look again: something was changed."""
-        wake(self.context.state)
+    def wake(self, *, dry_run: bool = False) -> None:
+        """Wake the scheduler after a change; a dry run changed nothing."""
+        if not dry_run:
+            wake(self.context.state)
 
-    def tell_pauses(self) -> None:
-        """Let the scheduler see that pauses changed."""
+    def notify_pauses(self) -> None:
+        """Notify the scheduler of changed pauses."""
         ask(self.context.state, {"ask": "pauses"})
 
 
-async def desk_of(request: Request) -> RequestContext:
-    """Return the desk of a request."""
+async def request_context(request: Request) -> RequestContext:
+    """Return the context of a request."""
     context: ServerContext = request.app.state.context
     caller: Caller = request.state.caller
     deed = AuditedAct(
@@ -120,14 +121,14 @@ async def desk_of(request: Request) -> RequestContext:
 
 
 def _target(request: Request) -> str:
-    """Return what a request is about: the names in its path, else the one that its body gives."""
+    """Return the target of a request: the names in its path, else in its body."""
     named = [str(value).replace("~", "/") for value in request.path_params.values()]
     body = getattr(request.state, "body", None)
     given = [str(body[key])[:LONGEST_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
     return ", ".join(named or given)
 
 
-DeskOf = Annotated[RequestContext, Depends(desk_of)]
+Ctx = Annotated[RequestContext, Depends(request_context)]
 
 
 def needs(scope: Scope) -> Any:
@@ -144,7 +145,7 @@ def needs(scope: Scope) -> Any:
 
 
 def _check_params(request: Request) -> None:
-    """Refuse a query parameter that the route does not know."""
+    """Refuse an unknown query parameter."""
     route: APIRoute = request.scope["route"]
     known = {param.alias for param in _query_params(route.dependant)}
     unknown = sorted(set(request.query_params) - known)
@@ -154,7 +155,6 @@ def _check_params(request: Request) -> None:
 
 
 def _query_params(found: Dependant) -> list[ModelField]:
-    """Return the query parameters of a route and of what it depends on."""
     return [*found.query_params, *(param for one in found.dependencies for param in _query_params(one))]
 
 
@@ -190,7 +190,7 @@ def page_of(item: Any, name: str, about: str) -> Any:
 
 
 class Routes:
-    """A set of routes about one thing, each with the scope that it needs; None only at the door itself."""
+    """A set of routes, each with its scope; None only for the login and health."""
 
     def __init__(self, tag: str, *, prefix: str = PREFIX) -> None:
         self._tag = tag
@@ -210,7 +210,7 @@ class Routes:
         deprecated: bool = False,
         shown: bool = True,
     ) -> Callable[[F], F]:
-        """Declare a route: `answer` is the model of what it answers, `also` further answers it may give."""
+        """Declare a route: `answer` is the shape of its answer, `also` has further answers."""
 
         def declare(endpoint: F) -> F:
             told: dict[str, Any] = {"description": "Done."}
@@ -237,7 +237,7 @@ class Routes:
         return declare
 
     def add_to(self, app: FastAPI) -> None:
-        """Let an application serve them."""
+        """Add the routes to an application."""
         for path, endpoint, options in self._declared:
             app.add_api_route(path, endpoint, **options)
 
@@ -250,7 +250,7 @@ def _described(answers: Mapping[int | str, dict[str, Any]]) -> dict[int | str, d
 
 
 class JsonAnswer(JSONResponse):
-    """A JSON answer; the values are made by the operations in their fixed shapes, so they are not checked again."""
+    """A JSON answer; operations return fixed shapes, so values are not validated again."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -265,12 +265,12 @@ def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None
 
 
 def page(items: list[Any], *, following: str | None) -> dict[str, Any]:
-    """Return one page of a list; `next` is the cursor of the following one, null at the end."""
+    """Return one page of a list; `next` is the cursor of the following page, null at the end."""
     return {"items": items, "next": following}
 
 
 class RequestBody(BaseModel):
-    """The body of a request that changes something: unknown fields are refused."""
+    """The body of a request; unknown fields are refused."""
 
     model_config = {"extra": "forbid", "strict": True}
 
@@ -280,7 +280,7 @@ def _plain(name: str) -> str:
 
 
 def segment(name: str) -> str:
-    """Return a name as it stands in a path."""
+    """Return a name as a path segment."""
     return name.replace("/", "~")
 
 
@@ -311,11 +311,11 @@ TargetName = Annotated[
 ]
 Word = Annotated[str, PathParam(pattern=WORD)]
 FilterWord = Annotated[str, Field(min_length=1)]
-"""A value of a filter that may be repeated; an empty one is refused, so that it never counts as "not given"."""
+"""A value of a repeated filter; an empty one is refused, since it would match everything."""
 StatusWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(SHOWN)})]
 ReasonWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(Reason)})]
 TriggerWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(Trigger)})]
-"""Values of filters; the operations also accept other case, and older words for statuses."""
+"""Values of filters; operations also accept other case, and older words for statuses."""
 
 
 WHEN = "ISO 8601; or back from now: 2h, 30d, today, yesterday."
@@ -329,17 +329,17 @@ PAST: list[JsonValue] = [
     {"type": "string", "pattern": r"^([1-9][0-9]{0,3}[smh]|[1-9][0-9]{0,2}d|now|today|yesterday)$"},
 ]
 COMING: list[JsonValue] = [*ISO, {"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"}]
-"""How requests write points in time, for OpenAPI."""
+"""The forms of instants in requests, for OpenAPI."""
 PastTime = Annotated[str, Query(min_length=1, max_length=64, description=WHEN, json_schema_extra={"anyOf": PAST})]
 
 
 def instant(text: str, *, now: datetime) -> datetime:
-    """Return a point in time; one without an offset is in UTC."""
+    """Return an instant; without an offset it is in UTC."""
     return _readable(text, read_instant, now=now)
 
 
 def coming(text: str, *, now: datetime) -> datetime:
-    """Return a point in time that is to come."""
+    """Return a future instant."""
     return _readable(text, read_coming, now=now)
 
 

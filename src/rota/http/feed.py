@@ -17,11 +17,11 @@ from rota.operations.status.feed import FeedEvent, Followed, follow_from, newest
 from rota.store.driver import Store
 
 LOOKS_APART = timedelta(milliseconds=150)
-"""How soon what happens after a silence is told."""
+"""The delay of the first event after a pause."""
 PUSHES_APART = timedelta(milliseconds=500)
-"""How far apart a client is told something: what comes between is told together."""
+"""The least time between two pushes to a client; events between are sent together."""
 BEHIND = 200
-"""How many pushes a client may be behind before it is disconnected."""
+"""A client with more unread pushes is disconnected."""
 BEHIND_BYTES = 1_000_000
 STREAMS = 500
 KEEP_ALIVE = 15.0
@@ -30,7 +30,7 @@ END = b""
 
 
 class Subscriber:
-    """One client: what it has not read yet, with a bound; who is too slow is cut off and may come again."""
+    """One client with its bounded unread events; a slow client is disconnected and may reconnect."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[bytes] = asyncio.Queue()
@@ -40,17 +40,17 @@ class Subscriber:
         self.task: asyncio.Task[None] | None = asyncio.current_task()
 
     def push(self, data: bytes) -> None:
-        """Give the client something more to read, or cut it off."""
+        """Queue data for the client, or disconnect it."""
         if self.waiting.qsize() >= BEHIND or self.bytes + len(data) > BEHIND_BYTES:
             self.cut = True
             if self.task is not None:
-                self.task.cancel()  # it may hang in a socket that nobody reads
+                self.task.cancel()  # it may hang in a socket write
             return
         self.bytes += len(data)
         self.waiting.put_nowait(data)
 
     async def next(self) -> bytes:
-        """Return what to send next: an event, or a sign of life."""
+        """Return the next data: events, or a keep-alive."""
         try:
             async with asyncio.timeout(KEEP_ALIVE):
                 data = await self.waiting.get()
@@ -60,7 +60,7 @@ class Subscriber:
         return data
 
     def rest(self) -> bytes:
-        """Return what has come since, as one part."""
+        """Return all queued data."""
         found = []
         while not self.waiting.empty() and not self.ended:
             found.append(self.waiting.get_nowait())
@@ -69,13 +69,13 @@ class Subscriber:
         return data
 
     def end(self) -> None:
-        """Let the client's stream end after what it has not read yet."""
+        """End the client's stream after its unread events."""
         self.ended = True
         self.waiting.put_nowait(END)
 
 
 class Feed:
-    """Reads changes while somebody follows, a few times a second, and tells everybody the same bytes."""
+    """Reads changes while there are subscribers, and sends the same bytes to all of them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class Feed:
         self._entering = asyncio.Lock()
 
     def check_room(self) -> None:
-        """Refuse a client more than there is room for, before anything is answered."""
+        """Refuse a client beyond the limit, before the answer begins."""
         if len(self._subscribers) >= STREAMS:
             raise Busy("live streams")
 
@@ -97,15 +97,15 @@ class Feed:
             subscriber.end()
 
     async def stream(self, last: int | None) -> AsyncGenerator[bytes]:
-        """Yield events from `last` on, or from now on; what lies too far back begins with a `reset`."""
+        """Yield events after `last`, or from now on; a `last` too far back begins with a `reset`."""
         async with self._entered() as (subscriber, seq):
-            # The number of the beginning: a client that is cut off before its first event goes on from here.
+            # The first number: a client that is disconnected before its first event continues from here.
             yield f"retry: {RETRY}\nid: {seq if last is None else last}\n\n".encode()
             if last is not None:
                 yield written(await run_sync(self._missed, last, seq))
             sent_at = -1.0
             while data := await subscriber.next():
-                # Who was slow a moment ago gets what came meanwhile as one part, and never three within a second.
+                # Send the events of a short time together: at most two pushes a second.
                 early = sent_at + PUSHES_APART.total_seconds() - asyncio.get_running_loop().time()
                 if sent_at >= 0 and early > 0:
                     await wait_a_little(timedelta(seconds=early))
@@ -114,7 +114,7 @@ class Feed:
                 sent_at = asyncio.get_running_loop().time()
 
     def _missed(self, last: int, until: int) -> Followed:
-        """Return what a client missed; what comes after `until` is told to it live."""
+        """Return the events that a client missed, up to `until`; later ones come live."""
         found = follow_from(self._store, last)
         if found.reset:
             return found
@@ -134,7 +134,7 @@ class Feed:
             self._subscribers.discard(subscriber)
 
     async def _read(self) -> None:
-        """Look for changes as long as somebody follows."""
+        """Read changes while there are subscribers."""
         while self._subscribers or self._entering.locked():
             await wait_a_little(LOOKS_APART)
             await self._push()
@@ -153,7 +153,7 @@ class Feed:
 
 
 def written(found: Followed) -> bytes:
-    """Return events in the form of a stream (text/event-stream)."""
+    """Return events as text/event-stream."""
     if found.reset:
         about = {"seq": found.seq, "why": "changes before this are not told one by one: read what you need again"}
         return _event(FeedEvent(found.seq, "reset", about))
@@ -162,7 +162,7 @@ def written(found: Followed) -> bytes:
 
 
 def _event(event: FeedEvent, *, numbered: bool = True) -> bytes:
-    """Return one event. Of several with one number only the last has it: who is cut off before hears all again."""
+    """Return one event. Of several with one number only the last has it: a client that reconnects gets all again."""
     data = json.dumps(event.data, ensure_ascii=False, separators=(",", ":"))
     number = f"id: {event.seq}\n" if numbered else ""
     return f"{number}event: {event.name}\ndata: {data}\n\n".encode("utf-8", "replace")

@@ -17,7 +17,7 @@ from rota.operations.views import FireJson, JobJson, PauseJson, WholeJobJson
 
 
 class Place(TypedDict):
-    """Where in a body something is wrong."""
+    """The place of a problem in a body."""
 
     message: str
     code: str
@@ -26,7 +26,7 @@ class Place(TypedDict):
 
 
 class Problem(TypedDict):
-    """An error (RFC 9457), with the code, text and hint that the command line tells."""
+    """An error (RFC 9457), with the code, text and hint of the command line."""
 
     type: str
     title: str
@@ -38,7 +38,7 @@ class Problem(TypedDict):
 
 
 class DryStart(TypedDict):
-    """The run that a start would make; nothing was changed."""
+    """The run that a start would create; nothing was changed."""
 
     dry_run: Literal[True]
     run: str
@@ -48,7 +48,7 @@ RunPage = page_of(RunJson, "RunPage", "A page of runs, newest first; `next` is t
 
 
 class MadeJob(WholeJobJson):
-    """A job that was made or replaced, and what is worth telling about it, as `rota check` does."""
+    """A job that was created or replaced, with the notes of `rota check`."""
 
     notes: list[str]
 
@@ -82,7 +82,7 @@ class CancelledRun(RunJson):
 
 
 class RetriedRun(TypedDict):
-    """A run that was made of a finished one."""
+    """A new run of a finished one."""
 
     retried: str
 
@@ -109,7 +109,7 @@ AccountPage = page_of(AccountJson, "AccountPage", "Accounts by name.")
 
 
 class Worker(BaseModel):
-    """A worker that claims runs, as `rota workers --json`; or, `remote`, a scheduler elsewhere that reads this one."""
+    """A worker that claims runs, as `rota workers --json`; or, `remote`, a remote scheduler that reads this one."""
 
     model_config = EXTENSIBLE
 
@@ -126,24 +126,24 @@ class Worker(BaseModel):
     slots: int | None = None
     slots_taken: int | None = None
     clock_skew_seconds: float | None = None
-    last_seen_at: str | None = Field(None, description="When one that is gone last gave a sign of life.")
+    last_seen_at: str | None = Field(None, description="The last contact of a lost worker.")
 
 
 WorkerPage = page_of(Worker, "WorkerPage", "Workers by name.")
 
 
-NeedPage = page_of(NeedJson, "NeedPage", "What needs somebody, the worst first.")
+NeedPage = page_of(NeedJson, "NeedPage", "Attention items, the worst first.")
 
 
 class Acknowledged(TypedDict):
-    """What was acknowledged, or is shown again."""
+    """The items that were acknowledged, or are shown again."""
 
     items: list[NeedJson]
     dry_run: bool
 
 
 class System(TypedDict):
-    """How the project is, as `rota status --json`."""
+    """The state of the project, as `rota status --json`."""
 
     state: Literal["running", "stopping", "failing", "elsewhere", "ticking", "stalled", "dead"]
     pid: int | None
@@ -159,7 +159,7 @@ class System(TypedDict):
 
 
 class Summary(TypedDict):
-    """The summary of document 001, as `rota status --poll --json`."""
+    """A summary for pollers, as `rota status --poll --json`."""
 
     queue_counts: dict[str, int]
     claimable: bool
@@ -197,67 +197,62 @@ def _whole(value: Any) -> Any:
 
 
 Whole = BeforeValidator(_whole)
-"""Takes a whole number also where JSON writes it as 3.0: JSON Schema calls that an integer."""
+"""Accepts 3.0 as well: JSON Schema calls it an integer."""
 Seconds = Annotated[int, Field(ge=1, le=315_360_000), Whole]
 SecondsOfADay = Annotated[int, Field(ge=1, le=86_400), Whole]
 
 
 def _rules(*never: dict[str, Any]) -> ConfigDict:
-    """Return the settings of a wish to which none of these schemas applies."""
     return ConfigDict(json_schema_extra={"not": never[0] if len(never) == 1 else {"anyOf": list(never)}})
 
 
 def _together(**fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a wish that has all of these fields with such values."""
     return {"required": list(fields), "properties": fields}
 
 
 def _none_of(**fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a wish in which each of these fields is missing or has such a value."""
     return {"properties": fields}
 
 
 class DryRun(RequestBody):
-    """A change that may be tried without being made."""
+    """A change that supports a dry run."""
 
-    dry_run: bool = Field(default=False, description="Tell what would happen; change nothing.")
+    dry_run: bool = Field(default=False, description="Dry run: return the effect, change nothing.")
 
 
 class TriggerWish(DryRun):
-    """How a job is to be started."""
+    """The start of a job."""
 
-    params: dict[str, Any] = Field(default_factory=dict, description="Params of this run over those of the job.")
-    force: bool = Field(default=False, description="Pass overlap and conditions; it is recorded.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Params that override those of the job.")
+    force: bool = Field(default=False, description="Ignore overlap and conditions; this is recorded.")
 
 
 class BulkWish(DryRun):
     """Many runs of a job at once, all of them or none."""
 
     params: list[dict[str, Any]] = Field(min_length=1, max_length=10_000, description="The params of each run.")
-    force: bool = Field(default=False, description="Pass overlap; it is recorded.")
+    force: bool = Field(default=False, description="Ignore overlap; this is recorded.")
 
 
 class RetryWish(DryRun):
-    """How a finished run is to be run again."""
+    """The retry of a finished run."""
 
     again: bool = Field(default=False, description="Also a run that COMPLETED.")
-    force: bool = Field(default=False, description="Pass overlap; it is recorded.")
-    params: dict[str, Any] = Field(default_factory=dict, description="Params over those that it had.")
+    force: bool = Field(default=False, description="Ignore overlap; this is recorded.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Params that override those of the run.")
 
 
 class EditWish(DryRun):
-    """What is to change about a queued run."""
+    """The changes of a queued run."""
 
     model_config = _rules(_none_of(params={"maxProperties": 0}, priority=UNSET))
 
-    params: dict[str, Any] | None = Field(None, description="Params over those that it has.")
-    priority: Annotated[int, Field(ge=-1000, le=1000), Whole] | None = Field(
-        None, description="Higher goes first in the queue."
-    )
+    params: dict[str, Any] | None = Field(None, description="Params that override those of the run.")
+    priority: Annotated[int, Field(ge=-1000, le=1000), Whole] | None = Field(None, description="Higher starts first.")
 
 
 class MoveWish(DryRun):
-    """Where a queued run is to stand: exactly one of these."""
+    """The new place of a queued run: exactly one of these."""
 
     model_config = _rules(
         _none_of(first=OFF, last=OFF, before=UNSET, to=UNSET),
@@ -270,22 +265,20 @@ class MoveWish(DryRun):
     first: bool = Field(default=False, description="Before all others of its priority.")
     last: bool = Field(default=False, description="Behind all others of its priority.")
     before: str | None = Field(None, min_length=1, max_length=300, description="Just before this run.")
-    to: Annotated[int, Field(ge=1, le=1000), Whole] | None = Field(
-        None, description="To this place, as the queue counts it."
-    )
+    to: Annotated[int, Field(ge=1, le=1000), Whole] | None = Field(None, description="To this place in the queue.")
 
 
 class AcknowledgeWish(DryRun):
-    """What is meant: names as the list tells them, or runs; or everything."""
+    """The items: names of the list, or runs; or all."""
 
     model_config = _rules(_none_of(names=EMPTY, all=OFF), _together(names={"minItems": 1}, all=ON))
 
     names: list[Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=list, max_length=100)
-    all: bool = Field(default=False, description="Everything that needs somebody now, instead of names.")
+    all: bool = Field(default=False, description="All items, instead of names.")
 
 
 class PauseWish(DryRun):
-    """How long a pause lasts: until it is ended, for a time, or until an instant."""
+    """The duration of a pause: until it is resumed, for a time, or until an instant."""
 
     model_config = _rules(_together(until=TEXT, seconds=NUMBER))
 
@@ -296,12 +289,12 @@ class PauseWish(DryRun):
         description="ISO 8601, to come; or a time of day in UTC.",
         json_schema_extra={"anyOf": [*COMING, UNSET]},
     )
-    seconds: Seconds | None = Field(None, description="Or so many seconds from now.")
-    reason: str = Field("", max_length=1000, description="Why, shown wherever the pause is.")
+    seconds: Seconds | None = Field(None, description="Or the duration in seconds.")
+    reason: str = Field("", max_length=1000, description="The reason, shown with the pause.")
 
 
 class ResumeWish(DryRun):
-    """What becomes of the instants of a pause."""
+    """The handling of the instants of a pause."""
 
     catch_up: Literal["none", "once"] = "none"
 
@@ -316,7 +309,7 @@ class BackfillWish(DryRun):
 
 
 class SweepWish(DryRun):
-    """Which unfinished runs are to be cancelled; at least one of these."""
+    """The unfinished runs to cancel; at least one of these."""
 
     model_config = _rules(
         _none_of(
@@ -345,7 +338,7 @@ class MemberWish(RequestBody):
 
 
 class GroupWish(DryRun):
-    """A group that is made at run time."""
+    """A group that is created at run time."""
 
     model_config = _rules(_none_of(members={"items": _together(always=ON)}))
 
@@ -356,27 +349,27 @@ class GroupWish(DryRun):
 
 
 class GroupRetryWish(DryRun):
-    """How what failed in a group is to be repeated."""
+    """The retry of the failed members of a group."""
 
     force: bool = False
 
 
 class DirectWish(RequestBody):
-    """A job that is to be executed in the next free slot, before the queue."""
+    """A job to execute in the next free slot, before the queue."""
 
     job: str = Field(min_length=1, max_length=300)
     params: dict[str, Any] = Field(default_factory=dict)
-    within_seconds: float | None = Field(None, ge=1, le=86_400, description="How long to wait for a slot.")
+    within_seconds: float | None = Field(None, ge=1, le=86_400, description="The longest wait for a slot.")
 
 
 class WorkerWish(RequestBody):
-    """How a scheduler elsewhere registers."""
+    """The registration of a remote scheduler."""
 
-    lost_after_seconds: SecondsOfADay = Field(600, description="When it counts as gone, if not heard of.")
+    lost_after_seconds: SecondsOfADay = Field(600, description="It counts as gone after this silence.")
 
 
 class StopWish(RequestBody):
-    """How the scheduler is to stop. `hold`: nothing fires or starts, the process stays; the others end the process."""
+    """The stop of the scheduler. `hold`: nothing fires or starts, the process stays; the others end the process."""
 
     mode: Literal["hold", "grace", "idle", "within", "now", "detach"] = "hold"
     within_seconds: SecondsOfADay | None = None
@@ -384,13 +377,13 @@ class StopWish(RequestBody):
 
 
 class ApproveWish(RequestBody):
-    """What is approved: the digest that was shown with it."""
+    """The approved definition, by the digest that was shown with it."""
 
     digest: str = Field(min_length=1, max_length=100)
 
 
 class DeliveriesWish(DryRun):
-    """Which deliveries are to be sent again."""
+    """The notifications to resend."""
 
     model_config = _rules(_none_of(ids=EMPTY, failed=OFF))
 
@@ -399,7 +392,7 @@ class DeliveriesWish(DryRun):
 
 
 class StartWish(RequestBody):
-    """What becomes of the instants that were held back."""
+    """The handling of the instants of the stop."""
 
     catch_up: Literal["none", "once"] = "none"
 

@@ -5,12 +5,12 @@ import hashlib
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 from anyio.to_thread import run_sync
@@ -38,7 +38,7 @@ FIELDS = 500
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Return the whole body; one that is too large or does not end in time is refused."""
+    """Return the body; refuse one that is too large or late."""
     parts: list[bytes] = []
     size, more = 0, True
     try:
@@ -58,7 +58,7 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a receiver that gives a body which was read already, and then what else comes."""
+    """Return a receiver that first returns a body which was read already."""
     given = False
 
     async def again() -> Message:
@@ -72,7 +72,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def read_form(body: bytes) -> dict[str, Any]:
-    """Return the fields of a form: the first value of each as `form` and `body`, all of them as `forms`."""
+    """Return the fields of a form: their first values as `form` and `body`, all of them as `forms`."""
     try:
         given = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
     except ValueError:
@@ -82,7 +82,7 @@ def read_form(body: bytes) -> dict[str, Any]:
 
 
 def read_json(body: bytes) -> Any:
-    """Return the value of a body, or say what about it is no JSON that rota takes."""
+    """Return the value of a body that is strict JSON, or refuse it."""
     if body.startswith(b"\xef\xbb\xbf"):
         raise errors.JsonInvalid("it starts with a byte order mark")
     try:
@@ -150,7 +150,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What the head of a request says that matters here; `repeated` are headers that came more than once."""
+    """The head of a request; `repeated` are headers that came more than once."""
 
     method: str
     scheme: str
@@ -172,7 +172,7 @@ class Failures:
         self._by_client.setdefault(client, deque(maxlen=FAILURES)).append(at)
 
     def wait(self, client: str, at: float) -> int:
-        """Return for how many seconds an address is not listened to; 0: it is."""
+        """Return the seconds for which an address is blocked; 0: it is not."""
         failed = self._by_client.get(client)
         if failed is None or len(failed) < FAILURES or failed[0] + WITHIN <= at:
             return 0
@@ -180,7 +180,7 @@ class Failures:
 
 
 class Authenticator:
-    """Judges the head of each request; everything that it does not know is refused."""
+    """Checks host, origin and credentials of each request."""
 
     def __init__(
         self,
@@ -194,49 +194,49 @@ class Authenticator:
     ) -> None:
         self.cookie = cookie
         self.ended = ended
-        """The nonces of sessions that were logged out."""
+        """The nonces of ended sessions."""
         self.token = token
         self.clock = clock
         self._hosts = LOOPBACK | hosts | ({urlsplit(public_url).hostname or ""} if public_url else set())
         self._public_origin = _origin(public_url) if public_url else None
         self._failures = Failures()
 
-    def check_host(self, asked: RequestHead) -> None:
-        """Refuse a request for another host: the page of another site may have bound its name to our address."""
-        host = asked.headers.get("host", "")
-        if "host" in asked.repeated or _hostname(host) not in self._hosts:
+    def check_host(self, head: RequestHead) -> None:
+        """Refuse a request for another host, against DNS rebinding."""
+        host = head.headers.get("host", "")
+        if "host" in head.repeated or _hostname(host) not in self._hosts:
             raise errors.HostRefused
 
-    def check_origin(self, asked: RequestHead) -> None:
-        """Refuse a request that a page of another origin sent, whatever its method."""
-        origin = asked.headers.get("origin")
-        if "origin" in asked.repeated or (origin is not None and not self._is_own(origin, asked)):
+    def check_origin(self, head: RequestHead) -> None:
+        """Refuse a request that a page of another origin sent, of any method."""
+        origin = head.headers.get("origin")
+        if "origin" in head.repeated or (origin is not None and not self._is_own(origin, head)):
             raise errors.OriginRefused
-        if origin is None and asked.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if origin is None and head.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise errors.OriginRefused
 
-    def _is_own(self, origin: str, asked: RequestHead) -> bool:
-        own = f"{asked.scheme}://{asked.headers.get('host', '')}".lower()
+    def _is_own(self, origin: str, head: RequestHead) -> bool:
+        own = f"{head.scheme}://{head.headers.get('host', '')}".lower()
         return origin.lower() in (own, self._public_origin)
 
-    def admit(self, asked: RequestHead) -> Caller:
-        """Return who asks, by token or cookie; who is wrong too often is not listened to for a while."""
+    def admit(self, head: RequestHead) -> Caller:
+        """Authenticate by bearer token or session cookie; rate-limit failures per client."""
         at = self.clock.monotonic()
-        caller = self._known(asked)
+        caller = self._known(head)
         if caller is None:
-            if "authorization" not in asked.headers and not self._cookie(asked):
+            if "authorization" not in head.headers and not self._cookie(head):
                 raise errors.NoToken  # no guess, so it is not counted
-            wait = self._failures.wait(asked.client, at)
+            wait = self._failures.wait(head.client, at)
             if wait:
                 raise errors.TooManyFailures(wait)
-            self._failures.note(asked.client, at)
+            self._failures.note(head.client, at)
             raise errors.NoToken("the token is not one of this project")
-        if caller.browser and asked.method not in SAFE and "origin" not in asked.headers:
+        if caller.browser and head.method not in SAFE and "origin" not in head.headers:
             raise errors.OriginRefused("a browser's session changes nothing without an Origin")
         return caller
 
     def admit_token(self, token: str, *, client: str) -> Caller:
-        """Return whose token this is that somebody typed into the login page."""
+        """Authenticate by a token that was typed into the login page."""
         at = self.clock.monotonic()
         caller = know_token(self.token(), token)
         if caller is not None:
@@ -247,25 +247,25 @@ class Authenticator:
         self._failures.note(client, at)
         raise errors.NoToken("the token is not one of this project")
 
-    def _known(self, asked: RequestHead) -> Caller | None:
-        if "authorization" in asked.repeated:
+    def _known(self, head: RequestHead) -> Caller | None:
+        if "authorization" in head.repeated:
             return None
-        written = asked.headers.get("authorization")
+        written = head.headers.get("authorization")
         if written is not None:
             kind, _, token = written.partition(" ")
             return know_token(self.token(), token.strip()) if kind.lower() == "bearer" else None
-        session = self._cookie(asked)
+        session = self._cookie(head)
         return self.know_session(session) if session else None
 
     def know_session(self, session: str) -> Caller | None:
-        """Return whose session a cookie's value is, None when it is wrong, over or logged out."""
+        """Return the caller of a session cookie, None if it is wrong, expired or ended."""
         return know_session(self.token(), session, now=self.clock.now(), ended=self.ended)
 
-    def _cookie(self, asked: RequestHead) -> str | None:
-        return self.session_in(asked.headers.get("cookie", ""))
+    def _cookie(self, head: RequestHead) -> str | None:
+        return self.session_in(head.headers.get("cookie", ""))
 
     def session_in(self, cookies: str) -> str | None:
-        """Return the value of our cookie in a Cookie header, None for none."""
+        """Return the session in a Cookie header, None for none."""
         try:
             found = SimpleCookie(cookies).get(self.cookie)
         except CookieError:
@@ -279,7 +279,7 @@ def _origin(url: str) -> str:
 
 
 def _hostname(host: str) -> str:
-    """Return the name in a Host header without its port; empty where it is none.
+    """Return the name in a Host header without its port; empty if it is invalid.
 
     >>> _hostname("LocalHost:7682"), _hostname("[::1]:80"), _hostname("evil.test@localhost")
     ('localhost', '::1', '')
@@ -293,21 +293,13 @@ def _hostname(host: str) -> str:
     return name.lower()
 
 
-class ErrorResponse(Protocol):
-    """Makes the response to a refused request."""
-
-    async def __call__(self, error: RotaError, scope: Scope, *, base: str) -> Response:
-        """Return an error as a page or as problem+json."""
-        ...
-
-
 OPEN = frozenset({"/healthz", "/login"})
-"""Paths that need no token: the first tells nothing, the second takes one."""
+"""Paths without a token."""
 FILES = "/static/"
-"""Styles and scripts of the pages need none either: the login page has them, and they tell nothing."""
+"""The login page needs styles and scripts without a token."""
 LOGIN = "/login"
 ACTIONS = "/ui/"
-"""What pages of the dashboard change comes by forms, below this path."""
+"""The dashboard sends forms below this path."""
 JSON_TYPE = re.compile(r"application/json(\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
 FORM_TYPE = "application/x-www-form-urlencoded"
 ODD_PATH = re.compile(rb"%2f|%5c|%2e|%00|%25|\\|//|/\.{1,2}(/|$)", re.IGNORECASE)
@@ -321,7 +313,7 @@ POLICY = (
     b"form-action 'self'",
     b"frame-ancestors 'none'",
 )
-"""What pages may load: nothing but our own styles, scripts, images and answers."""
+"""Pages load only our own styles, scripts, images and answers."""
 HEADERS = (
     (b"content-security-policy", b"; ".join(POLICY)),
     (b"x-content-type-options", b"nosniff"),
@@ -336,19 +328,26 @@ NO_STORE = (b"cache-control", b"no-store")
 class Guard:
     """Checks host, origin, token and body, and gives every response its headers."""
 
-    def __init__(self, app: ASGIApp, doorman: Authenticator, *, refuse: ErrorResponse, base_path: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        *,
+        refuse: Callable[..., Awaitable[Response]],
+        base_path: str = "",
+    ) -> None:
         self._app = app
-        self._error_response = refuse
-        self._doorman = doorman
+        self._refusal = refuse
+        self._authenticator = authenticator
         self._base_path = base_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer it here."""
+        """Admit a request, or refuse it."""
         if scope["type"] != "http":
             raise NotImplementedError("only http is served")  # no lifespan, no websockets
-        answer = _HeaderSender(send, format_datetime(self._doorman.clock.now(), usegmt=True).encode())
+        answer = _HeaderSender(send, format_datetime(self._authenticator.clock.now(), usegmt=True).encode())
         try:
-            receive = await self._let_in(scope, receive)
+            receive = await self._admit(scope, receive)
             await self._app(scope, receive, answer.send)
         except RotaError as error:
             await self._refuse(error, scope, receive, answer=answer)
@@ -356,20 +355,20 @@ class Guard:
             log.exception("request failed", path=scope["path"], method=scope["method"], error=str(error))
             await self._refuse(errors.Unexpected(), scope, receive, answer=answer)
 
-    async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
-        asked = _asked(scope)
-        _check_length(asked, version=scope.get("http_version", "1.1"))
-        self._doorman.check_host(asked)
-        self._doorman.check_origin(asked)
+    async def _admit(self, scope: Scope, receive: Receive) -> Receive:
+        head = _asked(scope)
+        _check_length(head, version=scope.get("http_version", "1.1"))
+        self._authenticator.check_host(head)
+        self._authenticator.check_origin(head)
         self._strip(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
-        state["doorman"] = self._doorman
+        state["authenticator"] = self._authenticator
         if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
-            state["caller"] = self._doorman.admit(asked)
-        return await self._body(scope, asked, receive)
+            state["caller"] = self._authenticator.admit(head)
+        return await self._body(scope, head, receive)
 
     def _strip(self, scope: Scope) -> None:
-        """Take the path of the proxy away, and refuse paths that somebody wrote to be read in two ways."""
+        """Remove the base path, and refuse ambiguous paths."""
         raw = scope.get("raw_path") or scope["path"].encode()
         if ODD_PATH.search(raw.partition(b"?")[0]):
             raise errors.NotFound
@@ -378,36 +377,36 @@ class Guard:
             scope["path"] = scope["path"][len(base) :] or "/"
             scope["raw_path"] = raw[len(base) :] or b"/"
 
-    async def _body(self, scope: Scope, asked: RequestHead, receive: Receive) -> Receive:
-        """Read the body of a request and look whether it is JSON; what reads only has none."""
-        if asked.headers.get("content-length", "0").isdecimal() and _too_long(asked.headers.get("content-length", "0")):
+    async def _body(self, scope: Scope, head: RequestHead, receive: Receive) -> Receive:
+        """Read and check the body of a request."""
+        if head.headers.get("content-length", "0").isdecimal() and _too_long(head.headers.get("content-length", "0")):
             raise errors.BodyTooLarge
-        body = await read_body(receive) if _has_body(asked) else b""
-        if body and asked.method not in SAFE:
+        body = await read_body(receive) if _has_body(head) else b""
+        if body and head.method not in SAFE:
             form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
-            _check_media(asked, form=form)
+            _check_media(head, form=form)
             scope["state"] |= read_form(body) if form else {"body": _not_null(read_json(body))}
         scope["state"]["body_bytes"] = body
-        return replayed(body, receive) if _has_body(asked) else receive
+        return replayed(body, receive) if _has_body(head) else receive
 
     async def _refuse(self, error: RotaError, scope: Scope, receive: Receive, *, answer: "_HeaderSender") -> None:
         if answer.begun:
-            return  # the head is out already; the connection is closed and the client sees that it was cut
+            return  # the head is sent already; the client sees a broken connection
         if isinstance(error, errors.HttpRefusal) and error.status in (401, 403, 421, 429):
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
-        response = await self._error_response(error, scope, base=self._base_path)
+        response = await self._refusal(error, scope, base=self._base_path)
         await response(scope, receive, answer.send)
 
 
 def _not_null(value: Any) -> Any:
-    """Return a value that is not null: a client that means no body sends none."""
+    """Return a value that is not null: a request without a body has none."""
     if value is None:
         raise errors.JsonInvalid("it is null; send an object, or no body where it may be left out")
     return value
 
 
 class _HeaderSender:
-    """Sends a response with the headers that all have."""
+    """Adds the common headers to a response."""
 
     def __init__(self, send: Send, date: bytes) -> None:
         self._send = send
@@ -440,25 +439,25 @@ def _client(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _check_length(asked: RequestHead, *, version: str) -> None:
-    """Refuse a request that a proxy in front may split differently; the connection is closed with the answer."""
-    chunked = "transfer-encoding" in asked.headers
-    if chunked and ("content-length" in asked.headers or version == "1.0"):
+def _check_length(head: RequestHead, *, version: str) -> None:
+    """Refuse a request that a proxy may split differently; close the connection."""
+    chunked = "transfer-encoding" in head.headers
+    if chunked and ("content-length" in head.headers or version == "1.0"):
         raise errors.LengthAmbiguous
 
 
-def _has_body(asked: RequestHead) -> bool:
-    return asked.headers.get("content-length", "0") != "0" or "transfer-encoding" in asked.headers
+def _has_body(head: RequestHead) -> bool:
+    return head.headers.get("content-length", "0") != "0" or "transfer-encoding" in head.headers
 
 
 def _too_long(length: str) -> bool:
     return len(length) > 10 or int(length) > 1_000_000
 
 
-def _check_media(asked: RequestHead, *, form: bool) -> None:
-    written = asked.headers.get("content-type", "")
+def _check_media(head: RequestHead, *, form: bool) -> None:
+    written = head.headers.get("content-type", "")
     right = written.partition(";")[0].strip().lower() == FORM_TYPE if form else JSON_TYPE.fullmatch(written)
-    if not right or asked.headers.get("content-encoding", "identity") != "identity" or "content-type" in asked.repeated:
+    if not right or head.headers.get("content-encoding", "identity") != "identity" or "content-type" in head.repeated:
         raise errors.MediaRefused
 
 
@@ -467,7 +466,7 @@ KEY = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class IdempotencyMiddleware:
-    """Answers repeated requests from what is stored; lets the first one note its key with its effects."""
+    """Answers a repeated request from the stored answer; stores the key of the first one with its effects."""
 
     def __init__(self, app: FastAPI, context: ServerContext) -> None:
         self._app = app
@@ -475,7 +474,7 @@ class IdempotencyMiddleware:
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it as the first one under its key was answered."""
+        """Pass a request on, or repeat the answer of the first one with its key."""
         key = _key(scope)
         caller: Caller | None = scope["state"].get("caller")
         if key is None or caller is None or scope["method"] in SAFE:
@@ -498,7 +497,7 @@ class IdempotencyMiddleware:
             await send(message)
 
     def _check_scope(self, caller: Caller, scope: Scope) -> None:
-        """Refuse a caller whose token does not have the scope of the route, before any answer is looked for."""
+        """Refuse a caller without the scope of the route, before an answer is repeated."""
         for route in self._routes:
             if route.matches(scope)[0] is Match.FULL:
                 needed = (getattr(route, "openapi_extra", None) or {}).get(SCOPE_KEY)
@@ -508,7 +507,7 @@ class IdempotencyMiddleware:
 
 
 class _Held:
-    """A response that is kept back until its answer is stored."""
+    """A response that is delayed until its answer is stored."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -524,12 +523,12 @@ class _Held:
 
 
 def _owner(caller: Caller) -> str:
-    """Return whose a key is: one token's, or the browsers' that were logged in by it. Names alone are not unique."""
+    """Return the owner of a key: a token, or the browsers that it logged in. Names alone are not unique."""
     return f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
 
 
 def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
-    """Return the answer of the first request; raise where the key is not for this one, or there is no answer."""
+    """Return the answer of the first request; refuse another request, or one without an answer."""
     if known.digest != mark.digest:
         raise errors.KeyMismatch
     if known.status is None:

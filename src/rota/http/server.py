@@ -90,7 +90,7 @@ class PatientProtocol(H11Protocol):
         self.app = self._answer_in_pieces
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Accept a connection, unless there are too many."""
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency + SPARE:
             self.transport = transport
             transport.abort()
@@ -112,27 +112,27 @@ class PatientProtocol(H11Protocol):
             self._head = self.loop.call_later(self.patience, self._end_late_head)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release what a connection held."""
+        """Release the timers and counters of a connection."""
         self._cancel_head()
         self._cancel_write()
         self.unread.set(self, 0)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Give the client a time to read what waits for it."""
+        """Start the write timeout of a client that does not read."""
         super().pause_writing()
         if self._write is None:
             self._write = self.loop.call_later(self.write_patience, self.transport.abort)
         self.unread.set(self, self.transport.get_write_buffer_size() + self._rest)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read everything so far."""
+        """Stop the write timeout: the client has read everything."""
         self._cancel_write()
         self.unread.set(self, 0)
         super().resume_writing()
 
     async def _answer_in_pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the application; hand its answer to the connection a piece at a time."""
+        """Call the application; send its answer in pieces."""
 
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
@@ -173,18 +173,18 @@ MOVED_HINT = "set a fixed port with `http: {listen: 127.0.0.1:PORT}`"
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """How HTTP is asked to listen: the settings, with what the flags say over them."""
+    """The settings of the listener; flags override the file."""
 
     http: Http
     exposed: bool = False
-    """Whether somebody asked on the command line for an address beyond this machine."""
+    """Whether the command line names an address beyond this machine."""
     behind_proxy: bool = False
     certificate: Path | None = None
     key: Path | None = None
 
     @property
     def encrypted(self) -> bool:
-        """Whether browsers reach it encrypted."""
+        """Whether browsers connect over TLS."""
         return self.certificate is not None or self.http.public_url.startswith("https://")
 
     @property
@@ -194,13 +194,13 @@ class Listening:
 
     @property
     def port(self) -> int | None:
-        """The port that was written down; None: the default one, or the next free one."""
+        """The written port; None: the default one, or the next free one."""
         written = split_listen(self.http.listen)[1]
         return None if written is None else int(written)
 
 
 def check_exposure(wanted: Listening) -> None:
-    """Refuse an address beyond this machine that nobody asked for by a flag, or that nothing encrypts (T-01)."""
+    """Refuse an address beyond this machine without a flag, or without encryption."""
     if is_loopback(wanted.host):
         return
     if not wanted.exposed:
@@ -216,7 +216,7 @@ def check_exposure(wanted: Listening) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is this machine's alone."""
+    """Return whether an address is local to this machine."""
     if host == "localhost":
         return True
     try:
@@ -228,7 +228,7 @@ def is_loopback(host: str) -> bool:
 def bind(wanted: Listening) -> socket.socket:
     """Return a socket on the written port, where 0 lets the system choose; else on the default one or the next free.
 
-    A port that was written down is what clients, proxies and firewalls know: another one would serve nobody.
+    Clients, proxies and firewalls know a written port, so no other one replaces it.
     """
     if wanted.port is not None:
         found = _bound(wanted.host, wanted.port)
@@ -251,7 +251,7 @@ def _bound(host: str, port: int) -> socket.socket | None:
     # The protocol is named, else asyncio does not know it and leaves Nagle's wait on: 40 ms for each answer.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # A port that only waits for late packets may be used again; one that somebody listens on may not.
+        # A port in TIME_WAIT may be used again; one with a listener may not.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(1)  # two sockets may be bound to one port, but only one may listen
@@ -266,7 +266,7 @@ def _bound(host: str, port: int) -> socket.socket | None:
 
 
 def write_address(state: Path, url: str) -> None:
-    """Note in the state folder where HTTP listens."""
+    """Write the address to the state folder."""
     path = state / FILE_NAME
     fresh = path.with_name(f"{FILE_NAME}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -276,7 +276,7 @@ def write_address(state: Path, url: str) -> None:
 
 
 def forget_address(state: Path) -> None:
-    """Take the note away."""
+    """Delete the address."""
     (state / FILE_NAME).unlink(missing_ok=True)
 
 
@@ -284,7 +284,7 @@ START_TIMEOUT = 10.0
 
 
 class HttpServerThread:
-    """Listens from the first moment, answers as soon as the server is loaded, and ends when it is closed."""
+    """Listens at once, answers as soon as the server is loaded, and ends when it is closed."""
 
     def __init__(
         self,
@@ -319,7 +319,7 @@ class HttpServerThread:
 
     @property
     def url(self) -> str:
-        """Where people reach it."""
+        """The address for people."""
         if self.wanted.http.public_url:
             return self.wanted.http.public_url
         host = self.wanted.host
@@ -328,20 +328,20 @@ class HttpServerThread:
         return f"{scheme}://{shown}:{self.port}{self.wanted.http.base_path}"
 
     def start(self) -> None:
-        """Load the server beside the scheduler's loop, and serve."""
+        """Load the server in its own thread, and serve."""
         write_address(self.state, self.url)
         self._thread.start()
 
     def login(self) -> str:
-        """Return an address that logs a browser in, once and within a minute."""
+        """Return an address that logs a browser in once, within a minute."""
         return f"{self.url}/login?code={self.codes.make(at=self.clock.monotonic())}"
 
     def renew(self) -> None:
-        """Read the token again: it was replaced."""
+        """Read the replaced token."""
         self.token = read_token(self.state)
 
     def close(self) -> None:
-        """Take no more requests, let those under way end for a moment, and stop."""
+        """Accept no more requests, wait shortly for current ones, and stop."""
         forget_address(self.state)
         self._closing.set()
         if self._loop is not None and self._ending is not None:
@@ -377,13 +377,13 @@ def _check_certificate(wanted: Listening) -> None:
 
 
 THREADS = 2
-"""How many operations run at the same time, each with a connection of its own to the database."""
+"""Concurrent operations, each with its own database connection."""
 HEADS = 64 * 1024
 PATIENCE = 5
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn without its clock, which would wake ten times a second: it sleeps until it is asked to end."""
+    """uvicorn without its timer of ten wake-ups a second."""
 
     def __init__(self, config: uvicorn.Config, ending: asyncio.Event, feed: Feed) -> None:
         super().__init__(config)
@@ -391,7 +391,7 @@ class QuietServer(uvicorn.Server):
         self._feed = feed
 
     async def main_loop(self) -> None:
-        """Wait until somebody ends the server; streams end by themselves then."""
+        """Wait for the end of the server, then end the streams."""
         await self._ending.wait()
         self._feed.close()
 
@@ -413,7 +413,7 @@ async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
         feed=feed,
         settings=side.settings,
     )
-    doorman = Authenticator(
+    authenticator = Authenticator(
         side.clock,
         token=lambda: side.token,
         cookie=f"rota_{side.port}",
@@ -421,7 +421,7 @@ async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
         public_url=wanted.http.public_url,
         ended=await anyio.to_thread.run_sync(side.store.read, partial(ended_sessions, now=side.clock.now())),
     )
-    server = QuietServer(_config(make_app(context, doorman), side), ending, feed)
+    server = QuietServer(_config(make_app(context, authenticator), side), ending, feed)
     await server.serve([side.socket.dup()])
 
 
@@ -459,7 +459,7 @@ class Flags:
     key: Path | None = None
 
     def over(self, http: Http) -> "Listening":
-        """Return how to listen: the file's settings with these flags over them."""
+        """Return the file's settings, overridden by these flags."""
 
         return Listening(
             http=http if self.listen is None else replace(http, listen=self.listen),

@@ -11,7 +11,7 @@ from starlette.types import Message
 from starlette.types import Scope as AsgiScope
 
 from rota.http import schemas
-from rota.http.context import DeskOf, JobName, RequestContext, Routes, TargetName, answer, page
+from rota.http.context import Ctx, JobName, RequestContext, Routes, TargetName, answer, page
 from rota.model.errors import InvalidValue
 from rota.model.notifications import DeliveryStatus
 from rota.model.serialize import delivery_json
@@ -35,46 +35,46 @@ people_routes = Routes("people")
 
 
 @people_routes.on("GET", "/agents", scope=Scope.READ, answer=schemas.Told)
-def get_agents(desk: DeskOf) -> Response:
-    """List the agents: program, version, login, holds, what runs; each program is really looked for."""
-    context = desk.context
+def get_agents(ctx: Ctx) -> Response:
+    """List the agents: program, version, login, rate limits, current runs; each program is started to check it."""
+    context = ctx.context
     place = ProjectPaths(context.folder, context.state)
-    return answer(agents_json(look_at_agents(place, desk.store, context.environ, now=desk.now, acts=True)))
+    return answer(agents_json(look_at_agents(place, ctx.store, context.environ, now=ctx.now, acts=True)))
 
 
 @people_routes.on("GET", "/approvals", scope=Scope.READ, answer=schemas.Page)
-def get_approvals(desk: DeskOf) -> Response:
+def get_approvals(ctx: Ctx) -> Response:
     """List the jobs that agents proposed and that wait for approval, each with the digest of what it would do."""
-    return answer(page([provisional_json(job) for job in desk.store.read(waiting)], following=None))
+    return answer(page([provisional_json(job) for job in ctx.store.read(waiting)], following=None))
 
 
 @people_routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=JobJson)
-def approve_job(desk: DeskOf, job: JobName, wish: schemas.ApproveWish) -> Response:
-    """Allow a job that an agent proposed; `digest` is that of what was looked at, and any change voids it."""
-    desk.store.write(partial(approve, name=job, digest=wish.digest, now=desk.now))
-    desk.wake()
-    return answer(job_json(show_job(desk.store, job)))
+def approve_job(ctx: Ctx, job: JobName, wish: schemas.ApproveWish) -> Response:
+    """Approve a proposed job; `digest` is that of the reviewed definition, and any change voids it."""
+    ctx.store.write(partial(approve, name=job, digest=wish.digest, now=ctx.now))
+    ctx.wake()
+    return answer(job_json(show_job(ctx.store, job)))
 
 
 @people_routes.on("GET", "/notify", scope=Scope.READ, answer=schemas.Page)
-def get_targets(desk: DeskOf) -> Response:
-    """List who is told of runs."""
-    return answer(page([target_json(view) for view in list_targets(desk.store)], following=None))
+def get_targets(ctx: Ctx) -> Response:
+    """List the notification targets."""
+    return answer(page([target_json(view) for view in list_targets(ctx.store)], following=None))
 
 
 @people_routes.on("POST", "/notify/{target}/enable", scope=Scope.RUN, answer=schemas.Told)
-def enable_notify(desk: DeskOf, target: TargetName, wish: schemas.OptionalDryRun) -> Response:
-    """Send to a target again that was switched off by a 410, or is left alone since it kept failing."""
+def enable_notify(ctx: Ctx, target: TargetName, wish: schemas.OptionalDryRun) -> Response:
+    """Enable a target that was disabled by a 410, or that is in backoff after failures."""
     dry_run = wish.dry_run
-    changed = enable_target(desk.store, target, dry_run=dry_run)
+    changed = enable_target(ctx.store, target, dry_run=dry_run)
     if changed and not dry_run:
-        desk.wake()
+        ctx.wake()
     return answer({"target": target, "changed": changed, "dry_run": dry_run})
 
 
 @people_routes.on("GET", "/deliveries", scope=Scope.READ, answer=schemas.Page)
 def get_deliveries(
-    desk: DeskOf,
+    ctx: Ctx,
     status: Annotated[Literal["PENDING", "DELIVERED", "FAILED"] | None, Query()] = None,
     about: Annotated[
         str | None, Query(min_length=1, max_length=300, description="A job, or a run as JOB:NUMBER.")
@@ -82,20 +82,20 @@ def get_deliveries(
     target: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
-    """List what was told to whom, newest first."""
+    """List the notifications, newest first."""
     wanted = DeliveryStatus(status) if status else None
-    found = list_deliveries(desk.store, status=wanted, about=about, target=target, limit=limit)
+    found = list_deliveries(ctx.store, status=wanted, about=about, target=target, limit=limit)
     return answer(page([delivery_json(one) for one in found], following=None))
 
 
 @people_routes.on("POST", "/deliveries/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
-def retry_sent(desk: DeskOf, wish: schemas.DeliveriesWish) -> Response:
-    """Send deliveries again, under their own ids: those that are named, or all that failed."""
+def retry_sent(ctx: Ctx, wish: schemas.DeliveriesWish) -> Response:
+    """Resend notifications under their own ids: the named ones, or all that failed."""
     if not wish.ids and not wish.failed:
         raise InvalidValue("no delivery is named", hint="name `ids`, or set `failed`")
-    found = retry_deliveries(desk.store, wish.ids, failed=wish.failed, now=desk.now, dry_run=wish.dry_run)
+    found = retry_deliveries(ctx.store, wish.ids, failed=wish.failed, now=ctx.now, dry_run=wish.dry_run)
     if found and not wish.dry_run:
-        desk.wake()
+        ctx.wake()
     return answer({"dry_run": wish.dry_run, "retried": [delivery_json(one) for one in found]}, status=202)
 
 
@@ -103,24 +103,24 @@ tools_routes = Routes("tools", prefix="")
 
 
 @tools_routes.on("POST", "/mcp", scope=TokenScope.AGENT, answer=schemas.Told, shown=False)
-async def call_tools(desk: DeskOf, request: Request) -> Response:
-    """Answer one message of MCP: the tools act as the token that asks, within `agent_policy`."""
+async def call_tools(ctx: Ctx, request: Request) -> Response:
+    """Answer one MCP message: the tools act as the token of the request, within `agent_policy`."""
     body: bytes = request.state.body_bytes
     # The tools read and write the database: on a thread, with a loop for the protocol that ends with the answer.
-    return await run_sync(partial(anyio.run, _answer, desk, dict(request.scope), body))
+    return await run_sync(partial(anyio.run, _answer, ctx, dict(request.scope), body))
 
 
-async def _answer(desk: RequestContext, scope: AsgiScope, body: bytes) -> Response:
+async def _answer(ctx: RequestContext, scope: AsgiScope, body: bytes) -> Response:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from rota.mcp import server_of
 
-    context = desk.context
+    context = ctx.context
     toolbox = Toolbox(
         context.store,
         context.state,
         context.clock,
-        maker=desk.maker,
+        maker=ctx.maker,
         declare=project_declares(ProjectPaths(context.folder, context.state), context.environ),
     )
     manager = StreamableHTTPSessionManager(server_of(toolbox), json_response=True, stateless=True)
@@ -129,7 +129,7 @@ async def _answer(desk: RequestContext, scope: AsgiScope, body: bytes) -> Respon
 
 
 async def _response(app: "ASGIApp", scope: AsgiScope, body: bytes) -> Response:
-    """Return what an application answers to a request that was read already."""
+    """Return the response of an application to a request whose body is read already."""
     response = Response()
     parts: list[bytes] = []
 

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from rota.engine.transactions.enqueue import Where
 from rota.http import schemas
 from rota.http.context import (
-    DeskOf,
+    Ctx,
     FilterWord,
     GroupName,
     PastTime,
@@ -55,7 +55,7 @@ LINES = 100_000
 
 
 class RangeRefused(HttpRefusal):
-    """A range of the output that is not there."""
+    """A range outside the output."""
 
     code = "range"
     status = 416
@@ -67,17 +67,18 @@ class RangeRefused(HttpRefusal):
 
 @runs_routes.on("GET", "/runs", scope=Scope.READ, answer=schemas.RunPage)
 def get_runs(
-    desk: DeskOf,
+    ctx: Ctx,
     job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
     status: Annotated[list[StatusWord] | None, Query(max_length=20)] = None,
     reason: Annotated[list[ReasonWord] | None, Query(max_length=50)] = None,
     label: Annotated[list[FilterWord] | None, Query(max_length=100)] = None,
     trigger: Annotated[list[TriggerWord] | None, Query(max_length=20)] = None,
     agent: Annotated[
-        str | None, Query(min_length=1, max_length=100, description="Of jobs that ask this agent now.")
+        str | None, Query(min_length=1, max_length=100, description="Of jobs that use this agent now.")
     ] = None,
     text: Annotated[
-        str | None, Query(min_length=1, max_length=200, description="In the summary or the error, whatever its case.")
+        str | None,
+        Query(min_length=1, max_length=200, description="Text in the summary or error, in any case."),
     ] = None,
     since: PastTime | None = None,
     until: PastTime | None = None,
@@ -93,69 +94,68 @@ def get_runs(
         triggers=tuple(trigger or ()),
         agent=agent or "",
         text=(text or "").strip(),
-        since=instant(since, now=desk.now) if since else None,
-        until=instant(until, now=desk.now) if until else None,
+        since=instant(since, now=ctx.now) if since else None,
+        until=instant(until, now=ctx.now) if until else None,
     )
-    found = page_of_runs(desk.store, query, cursor=cursor, limit=limit)
+    found = page_of_runs(ctx.store, query, cursor=cursor, limit=limit)
     return answer(page([run_json(run) for run in found.runs], following=found.cursor))
 
 
 @runs_routes.on("POST", "/runs/cancel", scope=Scope.RUN, answer=schemas.Told)
-def cancel_runs(desk: DeskOf, wish: schemas.SweepWish) -> Response:
-    """Cancel every unfinished run that a filter names."""
+def cancel_runs(ctx: Ctx, wish: schemas.SweepWish) -> Response:
+    """Cancel every unfinished run that matches a filter."""
     chosen = _filter(wish)
-    found = match_runs(desk.store, chosen, now=desk.now)
+    found = match_runs(ctx.store, chosen, now=ctx.now)
     jobs = [{"job": one.job, "queued": one.queued, "running": one.running} for one in found]
     told: dict[str, Any] = {"dry_run": wish.dry_run, "jobs": jobs, "cancelled": 0, "stopping": 0}
     if found and not wish.dry_run:
-        swept = cancel_matching(desk.store, chosen, now=desk.now)
-        desk.wake()
-        stop_unattended(desk.store, desk.state, swept.asked)
+        swept = cancel_matching(ctx.store, chosen, now=ctx.now)
+        ctx.wake()
+        stop_unattended(ctx.store, ctx.state, swept.asked)
         told |= {"cancelled": swept.cancelled, "stopping": len(swept.asked)}
     return answer(told)
 
 
 @runs_routes.on("GET", "/runs/{run}", scope=Scope.READ, answer=WholeRunJson)
-def get_run(desk: DeskOf, run: RunName) -> Response:
+def get_run(ctx: Ctx, run: RunName) -> Response:
     """Show a run with everything that is stored about it."""
-    view = show_run(desk.store, run)
-    group = desk.store.read(partial(group_around, run=view.run))
+    view = show_run(ctx.store, run)
+    group = ctx.store.read(partial(group_around, run=view.run))
     return answer(whole_run_json(view, group))
 
 
 @runs_routes.on("PATCH", "/runs/{run}", scope=Scope.RUN, answer=schemas.Told)
-def edit_queued_run(desk: DeskOf, run: RunName, wish: schemas.EditWish) -> Response:
-    """Change a queued run: its params until it is dispatched, its priority until it starts."""
-    edited = edit_run(desk.store, run, params=wish.params, priority=wish.priority, now=desk.now, dry_run=wish.dry_run)
-    if not wish.dry_run:
-        desk.wake()
+def edit_queued_run(ctx: Ctx, run: RunName, wish: schemas.EditWish) -> Response:
+    """Change a queued run: its params before it is dispatched, its priority before it starts."""
+    edited = edit_run(ctx.store, run, params=wish.params, priority=wish.priority, now=ctx.now, dry_run=wish.dry_run)
+    ctx.wake(dry_run=wish.dry_run)
     return answer(edited_json(edited, dry_run=wish.dry_run))
 
 
 @runs_routes.on("POST", "/runs/{run}/cancel", scope=Scope.RUN, answer=schemas.CancelledRun)
-def cancel_one_run(desk: DeskOf, run: RunName, wish: schemas.OptionalDryRun) -> Response:
-    """Cancel a run: a queued one at once, a running one by stopping it."""
+def cancel_one_run(ctx: Ctx, run: RunName, wish: schemas.OptionalDryRun) -> Response:
+    """Cancel a run: remove a queued one, stop a running one."""
     dry_run = wish.dry_run
-    done = cancel_run(desk.store, run, now=desk.now, dry_run=dry_run)
+    done = cancel_run(ctx.store, run, now=ctx.now, dry_run=dry_run)
     if not dry_run:
-        desk.wake()
+        ctx.wake()
         if not done.final:
-            stop_unattended(desk.store, desk.state, [done.run.id])
+            stop_unattended(ctx.store, ctx.state, [done.run.id])
     return answer({**run_json(done.run), "final": done.final, "dry_run": dry_run})
 
 
 @runs_routes.on("POST", "/runs/{run}/retry", scope=Scope.RUN, answer=schemas.RetriedRun, status=202)
-def retry_one_run(desk: DeskOf, run: RunName, wish: schemas.OptionalRetryWish) -> Response:
-    """Run a finished run again, as a new run that points at it."""
-    return retry(desk, run, wish)
+def retry_one_run(ctx: Ctx, run: RunName, wish: schemas.OptionalRetryWish) -> Response:
+    """Run a finished run again, as a new run that refers to it."""
+    return retry(ctx, run, wish)
 
 
-def retry(desk: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
-    """Retry a run, for this route and its older spelling."""
+def retry(ctx: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
+    """Retry a run, for this route and its deprecated alias."""
     done = retry_run(
-        desk.store,
+        ctx.store,
         run,
-        now=desk.now,
+        now=ctx.now,
         again=wish.again,
         force=wish.force,
         params=wish.params,
@@ -163,26 +163,25 @@ def retry(desk: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
     )
     if done.born is None:
         return answer({"retried": done.run.handle, "params": dict(done.params), "would": "queue"}, status=202)
-    desk.wake()
-    made = show_run(desk.store, done.born.id).run
-    headers = {"Location": desk.path(f"/runs/{made.id}")}
+    ctx.wake()
+    made = show_run(ctx.store, done.born.id).run
+    headers = {"Location": ctx.path(f"/runs/{made.id}")}
     return answer({**run_json(made), "retried": done.run.handle}, status=202, headers=headers)
 
 
 @runs_routes.on("POST", "/runs/{run}/move", scope=Scope.RUN, answer=schemas.Told)
-def move_queued_run(desk: DeskOf, run: RunName, wish: schemas.MoveWish) -> Response:
+def move_queued_run(ctx: Ctx, run: RunName, wish: schemas.MoveWish) -> Response:
     """Change the place of a queued run within its priority."""
-    moved = move_runs(desk.store, [run], _destination(wish), now=desk.now, dry_run=wish.dry_run)
-    if not wish.dry_run:
-        desk.wake()
+    moved = move_runs(ctx.store, [run], _destination(wish), now=ctx.now, dry_run=wish.dry_run)
+    ctx.wake(dry_run=wish.dry_run)
     return answer(moved_json(moved, dry_run=wish.dry_run))
 
 
 @runs_routes.on("GET", "/runs/{run}/explain", scope=Scope.READ, answer=ExplanationJson)
-def explain_run(desk: DeskOf, run: RunName) -> Response:
-    """Tell why a run did, did not, or will run."""
-    view = show_run(desk.store, run)
-    return answer(explanation_json(explain(desk.store, view.run.id, state=desk.state, now=desk.now)))
+def explain_run(ctx: Ctx, run: RunName) -> Response:
+    """Explain why a run did, did not, or will run."""
+    view = show_run(ctx.store, run)
+    return answer(explanation_json(explain(ctx.store, view.run.id, state=ctx.state, now=ctx.now)))
 
 
 @runs_routes.on(
@@ -194,44 +193,44 @@ def explain_run(desk: DeskOf, run: RunName) -> Response:
     also={206: {"description": "A part of it.", "content": {TEXT: {"schema": {"type": "string"}}}}},
 )
 async def get_run_output(
-    desk: DeskOf,
+    ctx: Ctx,
     run: RunName,
-    tail: Annotated[int | None, Query(ge=1, le=LINES, description="Only from the last lines on.")] = None,
-    follow: Annotated[bool, Query(description="Go on until the run has ended.")] = False,  # noqa: FBT002
+    tail: Annotated[int | None, Query(ge=1, le=LINES, description="Only the last lines.")] = None,
+    follow: Annotated[bool, Query(description="Stream until the run has ended.")] = False,  # noqa: FBT002
     range: Annotated[str | None, Header(max_length=64, include_in_schema=False)] = None,  # noqa: A002
 ) -> Response:
-    """Return what a run wrote, as text: all that is kept, its last lines, a range of bytes, or as it grows.
+    """Return the output of a run as text: all of it, its last lines, a range of bytes, or a live stream.
 
-    `Range: bytes=FIRST-LAST` is answered with 206; beside `tail` or `follow` it has no effect.
+    `Range: bytes=FIRST-LAST` returns 206; with `tail` or `follow` it has no effect.
     """
-    view = await run_sync(show_run, desk.store, run)
-    await run_sync(fetch_output, desk.store, desk.state, view)
+    view = await run_sync(show_run, ctx.store, run)
+    await run_sync(fetch_output, ctx.store, ctx.state, view)
     headers = {"Content-Disposition": f'attachment; filename="{view.run.id}.txt"', "Accept-Ranges": "bytes"}
     if follow:
-        return StreamingResponse(_grown(desk, view.run.id, lines=tail), 200, headers, TEXT)
-    if why := await run_sync(partial(why_no_output, desk.state, view, now=desk.now)):
+        return StreamingResponse(_grown(ctx, view.run.id, lines=tail), 200, headers, TEXT)
+    if why := await run_sync(partial(why_no_output, ctx.state, view, now=ctx.now)):
         headers["X-Rota-Note"] = why.encode("ascii", "replace").decode()
     if tail is not None:
-        return StreamingResponse(output_of(desk.state, view.run.id, lines=tail), 200, headers, TEXT)
-    content = await run_sync(snapshot_of, desk.state, view.run.id)
+        return StreamingResponse(output_of(ctx.state, view.run.id, lines=tail), 200, headers, TEXT)
+    content = await run_sync(snapshot_of, ctx.state, view.run.id)
     if range is not None:
         part = _range(range, content.size)
         headers["Content-Range"] = f"bytes {part.first}-{part.last}/{content.size}"
         headers["Content-Length"] = str(part.last - part.first + 1)
         return StreamingResponse(content.read(part.first, part.last), 206, headers, TEXT)
-    if not view.run.status.final:  # segments of a flood are replaced meanwhile: no length is promised
-        return StreamingResponse(output_of(desk.state, view.run.id), 200, headers, TEXT)
+    if not view.run.status.final:  # old segments may be replaced meanwhile, so the length is unknown
+        return StreamingResponse(output_of(ctx.state, view.run.id), 200, headers, TEXT)
     headers["Content-Length"] = str(content.size)
     return StreamingResponse(content.read(0, content.size - 1), 200, headers, TEXT)
 
 
-async def _grown(desk: RequestContext, run_id: str, *, lines: int | None) -> AsyncIterator[bytes]:
-    """Yield the output of a run as it grows, until the run has ended and all of it was told."""
-    reader, pause = follow_bytes(desk.state, run_id, lines=lines), LOOK_AGAIN
+async def _grown(ctx: RequestContext, run_id: str, *, lines: int | None) -> AsyncIterator[bytes]:
+    """Yield the output of a run as it grows, until the run has ended."""
+    reader, pause = follow_bytes(ctx.state, run_id, lines=lines), LOOK_AGAIN
     while True:
-        view = await run_sync(show_run, desk.store, run_id)
-        ended = view.run.status.final  # before the last look at the file
-        await run_sync(fetch_output, desk.store, desk.state, view)
+        view = await run_sync(show_run, ctx.store, run_id)
+        ended = view.run.status.final  # read before the file, so that no late output is missed
+        await run_sync(fetch_output, ctx.store, ctx.state, view)
         told = await run_sync(reader.more)
         if told:
             yield told
@@ -299,11 +298,11 @@ def _destination(wish: schemas.MoveWish) -> Destination:
 
 direct_routes = Routes("direct")
 AT_ONCE = 64
-"""How many requests may wait; each holds a connection."""
+"""Each waiting request holds a connection."""
 
 
 class WaitingRequests:
-    """How many requests wait for the end of a direct call."""
+    """Counts the requests that wait for the end of a direct call."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -321,16 +320,16 @@ waiting = WaitingRequests()
 
 
 @direct_routes.on("GET", "/direct", scope=Scope.READ, answer=DirectCallsJson)
-def get_direct_calls(desk: DeskOf) -> Response:
-    """List who waits for a slot, and who has one."""
-    return answer(calls_json(desk.store.read(direct_calls)))
+def get_direct_calls(ctx: Ctx) -> Response:
+    """List the direct calls that wait for a slot or have one."""
+    return answer(calls_json(ctx.store.read(direct_calls)))
 
 
 @direct_routes.on("POST", "/direct", scope=Scope.RUN, answer=DirectCallJson)
-async def call_directly(desk: DeskOf, wish: schemas.DirectWish, request: Request) -> Response:
-    """Execute a job in the next free slot and wait for its end; a client that goes away gives its place up."""
+async def call_directly(ctx: Ctx, wish: schemas.DirectWish, request: Request) -> Response:
+    """Execute a job in the next free slot and wait for its end; a client that disconnects cancels its call."""
     with waiting:
-        calling = asyncio.create_task(_call(desk, wish), name="rota-direct")
+        calling = asyncio.create_task(_call(ctx, wish), name="rota-direct")
         leaving = asyncio.create_task(_gone(request), name="rota-gone")
         try:
             await asyncio.wait({calling, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -342,14 +341,14 @@ async def call_directly(desk: DeskOf, wish: schemas.DirectWish, request: Request
     return calling.result() if not calling.cancelled() else answer({}, status=499)
 
 
-async def _call(desk: RequestContext, wish: schemas.DirectWish) -> Response:
+async def _call(ctx: RequestContext, wish: schemas.DirectWish) -> Response:
     within = timedelta(seconds=wish.within_seconds) if wish.within_seconds else None
-    view = await direct_call(desk.store, desk.state, desk.clock, job=wish.job, params=wish.params, within=within)
+    view = await direct_call(ctx.store, ctx.state, ctx.clock, job=wish.job, params=wish.params, within=within)
     return answer(direct_json(view))
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the client has gone away."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -358,85 +357,83 @@ queue_routes = Routes("queue")
 
 
 @queue_routes.on("GET", "/queue", scope=Scope.READ, answer=schemas.QueueView)
-def get_queue(desk: DeskOf, limit: Annotated[int, Query(ge=1, le=1000)] = 20) -> Response:
-    """Show what waits, in order, and why the first does not run."""
-    return answer(queue_json(look_at_queue(desk.store, desk.state, limit=limit, now=desk.now)))
+def get_queue(ctx: Ctx, limit: Annotated[int, Query(ge=1, le=1000)] = 20) -> Response:
+    """Show the queue in order, and why its first run does not start."""
+    return answer(queue_json(look_at_queue(ctx.store, ctx.state, limit=limit, now=ctx.now)))
 
 
 @queue_routes.on("GET", "/groups", scope=Scope.READ, answer=schemas.GroupPage)
-def get_groups(desk: DeskOf) -> Response:
+def get_groups(ctx: Ctx) -> Response:
     """List the groups, each with its newest instance."""
-    lines = groups.list_groups(desk.store)
+    lines = groups.list_groups(ctx.store)
     return answer(page([groups.line_json(line) for line in lines], following=None))
 
 
 @queue_routes.on("POST", "/groups", scope=Scope.RUN, answer=groups.GroupJson, status=202)
-def create_group(desk: DeskOf, wish: schemas.GroupWish) -> Response:
-    """Make a group of jobs at run time, with all of its members or not at all."""
+def create_group(ctx: Ctx, wish: schemas.GroupWish) -> Response:
+    """Create a group of jobs at run time, with all of its members or not at all."""
     view = group_actions.create(
-        desk.store,
+        ctx.store,
         wish.name,
         [Member(one.job, params=one.params, always=one.always) for one in wish.members],
         mode=GroupMode(wish.mode),
         on_failure=OnFailure(wish.on_failure),
-        now=desk.now,
+        now=ctx.now,
         dry_run=wish.dry_run,
     )
-    if not wish.dry_run:
-        desk.wake()
+    ctx.wake(dry_run=wish.dry_run)
     return answer(groups.group_json(view), status=202)
 
 
 @queue_routes.on("GET", "/groups/{group}", scope=Scope.READ, answer=groups.GroupJson)
-def get_group(desk: DeskOf, group: GroupName) -> Response:
+def get_group(ctx: Ctx, group: GroupName) -> Response:
     """Show a group with its members."""
-    return answer(groups.group_json(groups.show_group(desk.store, group)))
+    return answer(groups.group_json(groups.show_group(ctx.store, group)))
 
 
 @queue_routes.on("POST", "/groups/{group}/cancel", scope=Scope.RUN, answer=groups.GroupJson)
-def cancel_group(desk: DeskOf, group: GroupName, wish: schemas.OptionalDryRun) -> Response:
-    """Cancel a group: queued members at once, running ones by stopping them."""
+def cancel_group(ctx: Ctx, group: GroupName, wish: schemas.OptionalDryRun) -> Response:
+    """Cancel a group: remove queued members, stop running ones."""
     dry_run = wish.dry_run
-    view = group_actions.cancel(desk.store, group, now=desk.now, dry_run=dry_run)
+    view = group_actions.cancel(ctx.store, group, now=ctx.now, dry_run=dry_run)
     if not dry_run:
-        desk.wake()
-        stop_unattended(desk.store, desk.state, [run.id for run in groups.running_members(view)])
+        ctx.wake()
+        stop_unattended(ctx.store, ctx.state, [run.id for run in groups.running_members(view)])
     return answer(groups.group_json(view))
 
 
 @queue_routes.on("POST", "/groups/{group}/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
-def retry_group(desk: DeskOf, group: GroupName, wish: schemas.OptionalGroupRetryWish) -> Response:
-    """Make a new group of what failed."""
-    made = group_actions.retry(desk.store, group, now=desk.now, force=wish.force, dry_run=wish.dry_run)
-    if not wish.dry_run:
-        desk.wake()
+def retry_group(ctx: Ctx, group: GroupName, wish: schemas.OptionalGroupRetryWish) -> Response:
+    """Create a new group of the failed members."""
+    made = group_actions.retry(ctx.store, group, now=ctx.now, force=wish.force, dry_run=wish.dry_run)
+    ctx.wake(dry_run=wish.dry_run)
     told: dict[str, Any] = {"retry_of": made.of.handle, "run": run_json(made.run) if made.run else None}
     return answer({**told, "group": groups.group_json(made.view) if made.view else None}, status=202)
 
 
 @queue_routes.on("GET", "/budgets", scope=Scope.READ, answer=schemas.AccountPage)
-def get_budgets(desk: DeskOf) -> Response:
-    """List the accounts of budgets in their windows of now."""
-    found = budgets.list_accounts(desk.store, now=desk.now)
+def get_budgets(ctx: Ctx) -> Response:
+    """List the budget accounts in their current windows."""
+    found = budgets.list_accounts(ctx.store, now=ctx.now)
     return answer(page([budgets.account_json(view) for view in found], following=None))
 
 
 @queue_routes.on("GET", "/budgets/{account}", scope=Scope.READ, answer=budgets.AccountJson)
-def get_budget(desk: DeskOf, account: Word) -> Response:
-    """Show an account with its last windows and who spent most."""
-    return answer(budgets.history_json(budgets.show_account(desk.store, account, now=desk.now)))
+def get_budget(ctx: Ctx, account: Word) -> Response:
+    """Show an account with its last windows and top spenders."""
+    return answer(budgets.history_json(budgets.show_account(ctx.store, account, now=ctx.now)))
 
 
 @queue_routes.on("GET", "/usage", scope=Scope.READ, answer=budgets.UsageJson)
 def get_usage(
-    desk: DeskOf,
+    ctx: Ctx,
     by: Annotated[budgets.By, Query()] = budgets.By.JOB,
     since: PastTime | None = None,
     job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
 ) -> Response:
-    """Tell what runs used: time, tokens, requests and money."""
-    begin = instant(since, now=desk.now) if since else desk.now - timedelta(days=30)
-    zone = project_timezone(desk.store)
+    """Return the usage of runs: time, tokens, requests and money."""
+    begin = instant(since, now=ctx.now) if since else ctx.now - timedelta(days=30)
+    zone = project_timezone(ctx.store)
     return answer(
-        budgets.usage_json(budgets.look_at_usage(desk.store, by=by, since=begin, tz=zone, now=desk.now, job=job))
+        budgets.usage_json(budgets.look_at_usage(ctx.store, by=by, since=begin, tz=zone, now=ctx.now, job=job))
     )

@@ -18,8 +18,8 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response, StreamingResponse
 
 from rota.http import schemas
-from rota.http.api.jobs import hold_back, let_go
-from rota.http.context import DeskOf, PastTime, RequestContext, Routes, ServerContext, Word, answer, instant, page
+from rota.http.api.jobs import pause_jobs, resume_jobs
+from rota.http.context import Ctx, PastTime, RequestContext, Routes, ServerContext, Word, answer, instant, page
 from rota.http.errors import Busy
 from rota.http.security import Authenticator
 from rota.model.budgets import MILLION, Unit
@@ -87,7 +87,7 @@ class Metrics(Collector):
 
 system_routes = Routes("system")
 door = Routes("door", prefix="")
-"""What needs no token."""
+"""Routes without a token."""
 
 HEALTH = {Liveness.RUNNING: "ok", Liveness.STOPPING: "stopping"}
 STALLED: dict[int | str, dict[str, Any]] = {
@@ -106,9 +106,9 @@ ContextOf = Annotated[ServerContext, Depends(context_of)]
 
 @door.on("GET", "/healthz", scope=None, answer=schemas.Health, also=STALLED)
 def healthz(context: ContextOf) -> Response:
-    """Tell whether the scheduler's own loop answers and runs can start; nothing else: no token is asked for here.
+    """Return whether the scheduler responds and runs can start; no more, since this needs no token.
 
-    A scheduler that stops is well: a supervisor that took it for broken would kill what it waits for.
+    A stopping scheduler is healthy: otherwise a supervisor would kill it while it waits for its runs.
     """
     beat = heartbeat(context.state)
     failing = beat.answer.get("failing")
@@ -121,20 +121,20 @@ def healthz(context: ContextOf) -> Response:
 
 
 @system_routes.on("POST", "/logout", scope=Scope.READ, answer=schemas.Told)
-def log_out(desk: DeskOf, request: Request) -> Response:
-    """End a browser's session."""
-    response = answer({"caller": desk.caller.name})
-    end_login(desk, request, response)
+def log_out(ctx: Ctx, request: Request) -> Response:
+    """End the session of a browser."""
+    response = answer({"caller": ctx.caller.name})
+    end_login(ctx, request, response)
     return response
 
 
-def end_login(desk: RequestContext, request: Request, response: Response) -> None:
-    """End the session that a request came with, so that no copy of its cookie is good, and drop the cookie."""
-    doorman: Authenticator = request.state.doorman
-    session = doorman.session_in(request.headers.get("cookie", ""))
-    if session is not None and doorman.know_session(session) is not None:
-        doorman.ended = desk.store.write(partial(end_session, session=session, now=desk.now))
-    response.delete_cookie(doorman.cookie, path=desk.context.base_path or "/", httponly=True, samesite="strict")
+def end_login(ctx: RequestContext, request: Request, response: Response) -> None:
+    """End the session of a request on the server, and delete its cookie."""
+    authenticator: Authenticator = request.state.authenticator
+    session = authenticator.session_in(request.headers.get("cookie", ""))
+    if session is not None and authenticator.know_session(session) is not None:
+        authenticator.ended = ctx.store.write(partial(end_session, session=session, now=ctx.now))
+    response.delete_cookie(authenticator.cookie, path=ctx.context.base_path or "/", httponly=True, samesite="strict")
 
 
 @system_routes.on("GET", "/openapi.json", scope=Scope.READ, answer=schemas.Told)
@@ -144,9 +144,9 @@ def get_openapi(request: Request) -> Response:
 
 
 @system_routes.on("GET", "/metrics", scope=Scope.READ, answer=str, media="text/plain; version=0.0.4; charset=utf-8")
-def get_metrics(desk: DeskOf) -> Response:
-    """Return the figures of the scheduler in the text format of Prometheus."""
-    metrics = Metrics(desk.store, desk.state, now=desk.now)
+def get_metrics(ctx: Ctx) -> Response:
+    """Return the metrics in the text format of Prometheus."""
+    metrics = Metrics(ctx.store, ctx.state, now=ctx.now)
     return Response(generate_latest(metrics), media_type=CONTENT_TYPE)
 
 
@@ -156,25 +156,25 @@ HOLD = "stopped through the API"
 
 
 @scheduler_routes.on("GET", "/scheduler/status", scope=Scope.READ, answer=schemas.System)
-def get_status(desk: DeskOf) -> Response:
-    """Tell how the project is: alive or not, what needs somebody, what runs, what is next."""
-    view = look(desk.store, heartbeat(desk.state), now=desk.now)
-    context = desk.context
+def get_status(ctx: Ctx) -> Response:
+    """Return the state of the project: scheduler, attention items, current and next runs."""
+    view = look(ctx.store, heartbeat(ctx.state), now=ctx.now)
+    context = ctx.context
     told = {"project": str(context.folder), "scope": "", "store": context.address, "applied": True}
-    return answer({**told, **system_json(view, now=desk.now)})
+    return answer({**told, **system_json(view, now=ctx.now)})
 
 
 @scheduler_routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=schemas.Summary, also=NOT_MODIFIED)
 def poll_scheduler(
-    desk: DeskOf,
+    ctx: Ctx,
     worker_id: Annotated[
-        str | None, Query(min_length=1, max_length=100, description="A worker that may be registered.")
+        str | None, Query(min_length=1, max_length=100, description="The name of a remote scheduler.")
     ] = None,
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
-    """Tell everything that somebody who polls needs to know, in one cheap answer (document 001)."""
-    told = summary_json(summarise(desk.store, desk.state, now=desk.now, worker=worker_id))
-    # The suggestion counts down to the next due instant: it alone makes no difference.
+    """Return a summary for pollers in one cheap answer."""
+    told = summary_json(summarise(ctx.store, ctx.state, now=ctx.now, worker=worker_id))
+    # The suggestion counts down to the next due instant: it alone is no change.
     lasting = {key: value for key, value in told.items() if key != "suggested_poll_seconds"}
     tag = f'W/"{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
@@ -184,80 +184,80 @@ def poll_scheduler(
 
 
 @scheduler_routes.on("POST", "/scheduler/stop", scope=Scope.ADMIN, answer=schemas.Told, status=202)
-def stop_scheduler(desk: DeskOf, wish: schemas.OptionalStopWish) -> Response:
-    """Hold everything back, so that nothing fires or starts; or end the process, and this API with it."""
+def stop_scheduler(ctx: Ctx, wish: schemas.OptionalStopWish) -> Response:
+    """Pause everything, so that nothing fires or starts; or stop the process, and this API with it."""
     if wish.mode == "hold":
         pause = schemas.PauseWish(reason=wish.reason or HOLD)
-        return answer({"mode": "hold", **hold_back(desk, JobSelection(everything=True), pause)}, status=202)
+        return answer({"mode": "hold", **pause_jobs(ctx, JobSelection(everything=True), pause)}, status=202)
     within = timedelta(seconds=wish.within_seconds) if wish.within_seconds else None
-    desk.note()
-    carries = ask_to_stop(desk.state, mode=wish.mode, within=within)
+    ctx.note()
+    carries = ask_to_stop(ctx.state, mode=wish.mode, within=within)
     return answer({"mode": wish.mode, "running": carries.running, "direct": carries.direct}, status=202)
 
 
 @scheduler_routes.on("POST", "/scheduler/start", scope=Scope.ADMIN, answer=schemas.Told)
-def start_scheduler(desk: DeskOf, wish: schemas.OptionalStartWish) -> Response:
-    """Let everything go that was held back by a stop or a pause of everything."""
+def start_scheduler(ctx: Ctx, wish: schemas.OptionalStartWish) -> Response:
+    """Resume everything after a stop or a pause."""
     catch_up = wish.catch_up == "once"
-    return answer(let_go(desk, JobSelection(everything=True), catch_up=catch_up, dry_run=False))
+    return answer(resume_jobs(ctx, JobSelection(everything=True), catch_up=catch_up, dry_run=False))
 
 
 @scheduler_routes.on("GET", "/workers", scope=Scope.READ, answer=schemas.WorkerPage)
-def get_workers(desk: DeskOf) -> Response:
-    """List who claims runs, on all machines that share the store, and the schedulers elsewhere that read this one."""
-    here = summary_json(summarise(desk.store, desk.state, now=desk.now))["workers"]
-    elsewhere = [remote_json(one, now=desk.now) for one in desk.store.read(remote_workers)]
+def get_workers(ctx: Ctx) -> Response:
+    """List the workers on all machines that share the store, and the remote schedulers that read this one."""
+    here = summary_json(summarise(ctx.store, ctx.state, now=ctx.now))["workers"]
+    elsewhere = [remote_json(one, now=ctx.now) for one in ctx.store.read(remote_workers)]
     return answer(page([*here, *elsewhere], following=None))
 
 
 @scheduler_routes.on("POST", "/workers/{worker}/drain", scope=Scope.ADMIN, answer=schemas.Told)
-def drain_one_worker(desk: DeskOf, worker: Word) -> Response:
-    """Let a worker finish what it has and take no more, until it is resumed."""
-    changed = drain_worker(desk.store, worker, draining=True)
+def drain_one_worker(ctx: Ctx, worker: Word) -> Response:
+    """Drain a worker: it finishes its runs and claims no more until it is resumed."""
+    changed = drain_worker(ctx.store, worker, draining=True)
     return answer({"worker": worker, "draining": True, "changed": changed})
 
 
 @scheduler_routes.on("POST", "/workers/{worker}/resume", scope=Scope.ADMIN, answer=schemas.Told)
-def resume_one_worker(desk: DeskOf, worker: Word) -> Response:
-    """Let a worker take runs again."""
-    changed = drain_worker(desk.store, worker, draining=False)
-    desk.wake()
+def resume_one_worker(ctx: Ctx, worker: Word) -> Response:
+    """Resume a drained worker."""
+    changed = drain_worker(ctx.store, worker, draining=False)
+    ctx.wake()
     return answer({"worker": worker, "draining": False, "changed": changed})
 
 
 @scheduler_routes.on("POST", "/workers/{worker}/forget", scope=Scope.ADMIN, answer=schemas.Told)
-def forget_lost_worker(desk: DeskOf, worker: Word) -> Response:
-    """Take a worker off the list that is gone for good; what it still had fails as worker_lost and is retried."""
-    ended = forget_gone(desk.store, desk.state, worker, now=desk.now)
-    desk.wake()
+def forget_lost_worker(ctx: Ctx, worker: Word) -> Response:
+    """Remove a lost worker; its unfinished runs fail as worker_lost and are retried."""
+    ended = forget_gone(ctx.store, ctx.state, worker, now=ctx.now)
+    ctx.wake()
     return answer({"worker": worker, "forgotten": True, "runs_failed": ended})
 
 
 @scheduler_routes.on("PUT", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Worker)
-def register_worker(desk: DeskOf, worker: Word, wish: schemas.OptionalWorkerWish) -> Response:
-    """Register a scheduler elsewhere, or note that it is still there (document 001)."""
-    made = register(desk.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=desk.now)
-    return answer(remote_json(made, now=desk.now))
+def register_worker(ctx: Ctx, worker: Word, wish: schemas.OptionalWorkerWish) -> Response:
+    """Register a remote scheduler, or renew its registration."""
+    made = register(ctx.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=ctx.now)
+    return answer(remote_json(made, now=ctx.now))
 
 
 @scheduler_routes.on("DELETE", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Told)
-def forget_worker(desk: DeskOf, worker: Word) -> Response:
-    """Take a scheduler elsewhere off the list."""
-    forget(desk.store, worker)
+def forget_worker(ctx: Ctx, worker: Word) -> Response:
+    """Remove a remote scheduler."""
+    forget(ctx.store, worker)
     return answer({"forgotten": worker})
 
 
 @scheduler_routes.on("GET", "/audit", scope=Scope.ADMIN, answer=schemas.EntryPage)
 def get_audit(
-    desk: DeskOf,
+    ctx: Ctx,
     actor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     since: PastTime | None = None,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="`next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
-    """Tell who did what, newest first."""
-    begin = instant(since, now=desk.now) if since else None
-    found = read_trail(desk.store, limit=limit + 1, before=before, since=begin, actor=actor)
+    """List the audit log, newest first."""
+    begin = instant(since, now=ctx.now) if since else None
+    found = read_trail(ctx.store, limit=limit + 1, before=before, since=begin, actor=actor)
     following = str(found[limit - 1].number) if len(found) > limit else None
     return answer(page([entry_json(one) for one in found[:limit]], following=following))
 
@@ -266,51 +266,51 @@ attention_routes = Routes("attention")
 
 
 @attention_routes.on("GET", "/attention", scope=Scope.READ, answer=schemas.NeedPage)
-def get_attention(desk: DeskOf) -> Response:
-    """List what needs somebody, the worst first; `acknowledged` tells who has seen it, with nothing new since."""
-    return answer(page([need_json(need) for need in _needs(desk)], following=None))
+def get_attention(ctx: Ctx) -> Response:
+    """List the attention items, the worst first; `acknowledged` has the actor and the time."""
+    return answer(page([need_json(need) for need in _needs(ctx)], following=None))
 
 
 @attention_routes.on("POST", "/attention/acknowledge", scope=Scope.RUN, answer=schemas.Acknowledged)
-def acknowledge_needs(desk: DeskOf, wish: schemas.AcknowledgeWish) -> Response:
-    """Keep things quiet until something new happens to them."""
-    needs = _needs(desk)
+def acknowledge_needs(ctx: Ctx, wish: schemas.AcknowledgeWish) -> Response:
+    """Acknowledge items: hide them until something new happens."""
+    needs = _needs(ctx)
     chosen = [need for need in chosen_among(needs, wish.names, everything=wish.all) if need.seen is None]
     if not wish.dry_run:
-        chosen = list(acknowledge(desk.store, chosen, needs=needs, actor=desk.actor, now=desk.now))
+        chosen = list(acknowledge(ctx.store, chosen, needs=needs, actor=ctx.actor, now=ctx.now))
     return answer({"items": [need_json(need) for need in chosen], "dry_run": wish.dry_run})
 
 
 @attention_routes.on("POST", "/attention/show", scope=Scope.RUN, answer=schemas.Acknowledged)
-def show_needs(desk: DeskOf, wish: schemas.AcknowledgeWish) -> Response:
-    """Show things again that were acknowledged."""
-    chosen = [need for need in chosen_among(_needs(desk), wish.names, everything=wish.all) if need.seen]
+def show_needs(ctx: Ctx, wish: schemas.AcknowledgeWish) -> Response:
+    """Show acknowledged items again."""
+    chosen = [need for need in chosen_among(_needs(ctx), wish.names, everything=wish.all) if need.seen]
     if not wish.dry_run:
-        point_out(desk.store, [need.attention.topic for need in chosen])
+        point_out(ctx.store, [need.attention.topic for need in chosen])
     return answer({"items": [need_json(need) for need in chosen], "dry_run": wish.dry_run})
 
 
-def _needs(desk: RequestContext) -> tuple[AttentionItem, ...]:
-    beat = look_at_health(desk.store, desk.state, now=desk.now).heartbeat
-    return needs_of(desk.store, beat=beat, zone=project_timezone(desk.store), now=desk.now)
+def _needs(ctx: RequestContext) -> tuple[AttentionItem, ...]:
+    beat = look_at_health(ctx.store, ctx.state, now=ctx.now).heartbeat
+    return needs_of(ctx.store, beat=beat, zone=project_timezone(ctx.store), now=ctx.now)
 
 
 events_routes = Routes("events")
 STREAM = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 UNKNOWN = -1
-"""A Last-Event-ID that is none of ours: the stream begins with a reset."""
+"""A foreign Last-Event-ID: the stream begins with a reset."""
 
 
 @events_routes.on("GET", "/events", scope=Scope.READ, answer=str, media=STREAM)
 async def follow_events(
-    desk: DeskOf,
+    ctx: Ctx,
     request: Request,
-    last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
-    after: Annotated[str | None, Query(max_length=200, description="The same, for who cannot send headers.")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=200, description="The last event received.")] = None,
+    after: Annotated[str | None, Query(max_length=200, description="The same, as a parameter.")] = None,
 ) -> Response:
-    """Follow what happens: run.created, run.waiting, run.started, run.finished, job.changed, reset."""
-    feed = desk.context.feed
+    """Stream events: run.created, run.waiting, run.started, run.finished, job.changed, reset."""
+    feed = ctx.context.feed
     if feed is None:
         raise Busy("live streams")
     feed.check_room()
@@ -320,12 +320,12 @@ async def follow_events(
 
 
 async def _until_logout(stream: AsyncGenerator[bytes], request: Request) -> AsyncGenerator[bytes]:
-    """Yield the pieces of a stream; that of a browser ends with its session."""
-    doorman: Authenticator = request.state.doorman
+    """Yield the pieces of a stream; the stream of a browser ends with its session."""
+    authenticator: Authenticator = request.state.authenticator
     caller: Caller = request.state.caller
-    session = doorman.session_in(request.headers.get("cookie", "")) if caller.browser else None
+    session = authenticator.session_in(request.headers.get("cookie", "")) if caller.browser else None
     async with aclosing(stream):
         async for piece in stream:
-            if session is not None and doorman.know_session(session) is None:
+            if session is not None and authenticator.know_session(session) is None:
                 return
             yield piece

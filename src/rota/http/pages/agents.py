@@ -68,7 +68,7 @@ def _proposal(job: Job, *, now: datetime, prompt: int) -> View:
 @pages.show("/ui/agents/{job}")
 def show_proposal(visit: VisitOf, job: JobName) -> Response:
     """Show one proposal with its prompt, cut at the size limit of a page."""
-    found = visit.desk.store.read(partial(proposal, name=job))
+    found = visit.ctx.store.read(partial(proposal, name=job))
 
     def show(characters: int) -> Response:
         view = _proposal(found, now=visit.now, prompt=characters)
@@ -80,7 +80,7 @@ def show_proposal(visit: VisitOf, job: JobName) -> Response:
 @pages.show("/ui/agents/{job}/prompt")
 def show_prompt(visit: VisitOf, job: JobName) -> Response:
     """Show the prompt of a proposal alone, exactly as the agent gets it."""
-    return PlainTextResponse(_prompt(visit.desk.store.read(partial(proposal, name=job))))
+    return PlainTextResponse(_prompt(visit.ctx.store.read(partial(proposal, name=job))))
 
 
 def _prompt(job: Job) -> str:
@@ -92,20 +92,20 @@ def _prompt(job: Job) -> str:
 def approve_one_job(visit: VisitOf, job: JobName) -> Response:
     """Approve a proposed job if its definition has the digest that was shown."""
     digest = visit.form.get("digest", "")
-    after = visit.desk.store.write(partial(approve, name=job, digest=digest, now=visit.now))
-    visit.desk.wake()
+    after = visit.ctx.store.write(partial(approve, name=job, digest=digest, now=visit.now))
+    visit.ctx.wake()
     return visit.done(f"{job} is approved; {next_fire(after, now=visit.now)}", back=PATH)
 
 
 @pages.act("/ui/agents/{job}/refuse", back=PATH, scope=Scope.ADMIN)
 def refuse_one_job(visit: VisitOf, job: JobName) -> Response:
     """Reject a proposed job: remove it."""
-    found = visit.desk.store.read(partial(proposal, name=job))
+    found = visit.ctx.store.read(partial(proposal, name=job))
     if not visit.confirmed:
         says = "The proposal is removed. Its author may propose it again, within the agent policy."
         return visit.confirm(f"Reject {found.name}?", says=says, button="Reject", back=PATH)
-    visit.desk.store.write(partial(remove_all, names=[job], now=visit.now))
-    visit.desk.wake()
+    visit.ctx.store.write(partial(remove_all, names=[job], now=visit.now))
+    visit.ctx.wake()
     return visit.done(f"{job} is rejected", back=PATH)
 
 
@@ -120,7 +120,7 @@ LINES = 50
 @pages.show("/ui/agents")
 def show_agents(visit: VisitOf) -> Response:
     """Show agents and budgets."""
-    store, now = visit.desk.store, visit.now
+    store, now = visit.ctx.store, visit.now
     costs = look_at_agent_costs(store, since=now - timedelta(days=DAYS - 1), tz=visit.zone, now=now)
     accounts, holds, proposed = list_accounts(store, now=now), held_providers(store), store.read(waiting)
 

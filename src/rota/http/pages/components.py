@@ -40,7 +40,7 @@ SHAPES = {
     "clock": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.2l2 1.3"/>',
     "person": '<circle cx="8" cy="5.5" r="2.5"/><path d="M3.5 13c.6-2.8 2.3-4 4.5-4s3.9 1.2 4.5 4"/>',
 }
-"""What each mark looks like: told apart by shape, so that colour is never alone."""
+"""Marks differ by shape, not by colour alone."""
 LABELS = {
     "disabled": "skipped",
     "failing": "failed",
@@ -54,7 +54,7 @@ _CLASS = re.compile(r"[^a-z0-9-]")
 
 
 def icon(name: str) -> Markup:
-    """Return a mark without words, for eyes only: the word stands beside it."""
+    """Return a mark without words; the word is beside it."""
     kind = LABELS.get(name, name)
     shape = SHAPES.get(kind, SHAPES["skipped"])
     return Markup(  # noqa: S704 - shapes are ours and the name is reduced to letters
@@ -63,7 +63,7 @@ def icon(name: str) -> Markup:
 
 
 def mark(value: Run | Status | str, word: str = "") -> Markup:
-    """Return the mark of a run, a status or a kind, with its word, or another one, beside it."""
+    """Return the mark of a run, a status or a kind, with its word or another one."""
     if isinstance(value, Run):
         kind, word = kind_of(value), word or shown_status(value).capitalize()
     else:
@@ -73,13 +73,13 @@ def mark(value: Run | Status | str, word: str = "") -> Markup:
 
 
 def symbols() -> Markup:
-    """Return the shapes of outcomes for `ticks`: once on a page, before they are used."""
+    """Return the shapes of outcomes that `ticks` uses; once on a page."""
     made = (f'<g id="t-{kind}" class="mark-{kind}" transform="scale(0.86)">{SHAPES[kind]}</g>' for kind in TICKED)
     return Markup(f'<svg class="symbols" aria-hidden="true">{"".join(made)}</svg>')  # noqa: S704 - shapes are ours
 
 
 def ticks(runs: Sequence[Run], label: str) -> Markup:
-    """Return one small mark for each finished run, oldest first; `runs` are newest first, `label` says it in words."""
+    """Return one small mark for each finished run, oldest first; `runs` are newest first, `label` is the text."""
     final = [kind_of(run) for run in reversed(runs) if run.status.final]
     if not final:
         return Markup('<span class="soft small">none ended yet</span>')
@@ -95,7 +95,7 @@ def ticks(runs: Sequence[Run], label: str) -> Markup:
 
 @pass_context
 def relative(context: Context, at: datetime | None, *, none: str = "–") -> Markup | str:
-    """Return an instant as seen from now, `3 min ago`, with the exact one to hover."""
+    """Return an instant relative to now, `3 min ago`, with the exact one as tooltip."""
     if at is None:
         return none
     visit = context["visit"]
@@ -106,7 +106,7 @@ def relative(context: Context, at: datetime | None, *, none: str = "–") -> Mar
 
 @pass_context
 def instant(context: Context, at: datetime | None, *, none: str = "–", seconds: bool = False) -> Markup | str:
-    """Return an instant as short as it stays clear, `Mon 02:15`, with the exact and the relative one to hover."""
+    """Return an instant in short, `Mon 02:15`, with the exact and the relative one as tooltip."""
     if at is None:
         return none
     visit = context["visit"]
@@ -116,14 +116,14 @@ def instant(context: Context, at: datetime | None, *, none: str = "–", seconds
 
 @pass_context
 def why(context: Context, run: Run) -> str:
-    """Return the error of a run, with rota's own instants in the zone of the page."""
+    """Return the error of a run, with instants in the zone of the page."""
     visit = context["visit"]
     return say_why(run, visit.zone, now=visit.now) or ""
 
 
 @pass_context
 def elapsed(context: Context, since: datetime | None, until: datetime | None = None) -> Markup | str:
-    """Return how long something takes; while it lasts, scripts let it go on."""
+    """Return a duration; scripts update it while it has no end."""
     if since is None:
         return ""
     visit = context["visit"]
@@ -142,18 +142,18 @@ def _time(at: datetime, words: str, exact: str, *, kind: str) -> Markup:
 
 @pass_context
 def outcome(context: Context, run: Run) -> str:
-    """Return how a run ended or stands in the words of every face."""
+    """Return the outcome or state of a run in words."""
     return outcome_words(run, now=context["visit"].now)
 
 
 @pass_context
 def lasted(context: Context, run: Run) -> str:
-    """Return how long a run took or takes so far."""
+    """Return the duration of a run so far."""
     return took(run, now=context["visit"].now)
 
 
 def gauge(used: float, capacity: float, *, label: str, level: str = "") -> Markup:
-    """Return a bar that shows how much of something is used; the words stand beside it."""
+    """Return a bar of used capacity; the words are beside it."""
     share = 0.0 if capacity <= 0 else min(max(used / capacity, 0.0), 1.0)
     level = level or ("full" if share >= 1 else "high" if share >= 0.8 else "")
     return Markup(
@@ -164,7 +164,7 @@ def gauge(used: float, capacity: float, *, label: str, level: str = "") -> Marku
 
 
 def command(text: str) -> Markup:
-    """Return a command to copy."""
+    """Return a command with a copy button."""
     return Markup(
         '<span class="command"><code>{}</code><button type="button" class="copy" data-copy="{}" hidden>'
         '<span class="visually-hidden">Copy {}</span></button></span>'
@@ -172,17 +172,17 @@ def command(text: str) -> Markup:
 
 
 def amount(number: float) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with separated thousands."""
     return f"{number:,}"
 
 
 def classes(*names: str) -> str:
-    """Return class names that are not empty, with spaces between."""
+    """Return the class names that are not empty, joined."""
     return " ".join(name for name in names if name)
 
 
 def ticked(text: str) -> Markup:
-    """Return a text in which what stands between backticks is code; an odd backtick stays what it is.
+    """Return a text with code between backticks; an odd backtick stays.
 
     >>> ticked("try `rota list`, not <b>")
     Markup('try <code>rota list</code>, not &lt;b&gt;')

@@ -61,14 +61,14 @@ def show_jobs(
 ) -> Response:
     """Show the jobs."""
     query = jobs.JobQuery(q.strip(), tuple(label or ()), state, sort)
-    found = jobs.page_of_jobs(visit.desk.store, query, number=page, limit=LINES)
+    found = jobs.page_of_jobs(visit.ctx.store, query, number=page, limit=LINES)
     view = {
         "page": found,
         "query": query,
         "rows": [_row(visit, line) for line in found.lines],
         "states": list(_states(visit, query, found)),
         "labels": list(_labels(visit, query, found)),
-        "paused": pauses(visit.desk.store).everything,
+        "paused": pauses(visit.ctx.store).everything,
         "before": _href(visit, query, page=found.number - 1) if found.number > 1 else "",
         "after": _href(visit, query, page=found.number + 1) if found.number < found.pages else "",
     }
@@ -213,7 +213,7 @@ class JobDetails:
 
     def __init__(self, visit: PageContext, view: jobs.JobView, *, versions: int) -> None:
         self._visit = visit
-        self._store = visit.desk.store
+        self._store = visit.ctx.store
         self._versions = versions
         self.view = view
         self.job = view.job
@@ -270,7 +270,7 @@ class JobDetails:
     @cached_property
     def why(self) -> ExplanationView:
         """The explanation, as `rota explain` prints it."""
-        return explain(self._store, self.job.name, state=self._visit.desk.state, now=self._visit.now)
+        return explain(self._store, self.job.name, state=self._visit.ctx.state, now=self._visit.now)
 
     @cached_property
     def pairs(self) -> Sequence[tuple[str, str]]:
@@ -303,7 +303,7 @@ class JobDetails:
         """The job as YAML, for the scope admin alone: it contains the values of `env`."""
         if not self._visit.may_admin or self.job.spec.work.kind is Kind.POLL or self.job.retired_at is not None:
             return None
-        context = self._visit.desk.context
+        context = self._visit.ctx.context
         place = ProjectPaths(context.folder, context.state)
         return export_jobs(self._store, [self.job.name], place=place, home=context.environ.get("HOME", ""))
 
@@ -315,19 +315,19 @@ def show_one_job(
     versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS,
 ) -> Response:
     """Show a job."""
-    found = jobs.show_job(visit.desk.store, job)
+    found = jobs.show_job(visit.ctx.store, job)
     return visit.show("job.html", JobDetails(visit, found, versions=versions), title=found.job.name, section="jobs")
 
 
 @pages.act("/ui/jobs/{job}/run", back=PATH)
 def run_job(visit: VisitOf, job: JobName) -> Response:
     """Start a job now, with the params of the form."""
-    shown = jobs.show_job(visit.desk.store, job).job.spec.work.params
+    shown = jobs.show_job(visit.ctx.store, job).job.spec.work.params
     params = given_params(visit.form, shown)
     force = visit.form.get("force") == "yes"
-    born = trigger(visit.desk.store, job, params=params, force=force, by=visit.desk.maker, now=visit.now)
-    visit.desk.wake()
-    paused = ", and waits: everything is paused" if pauses(visit.desk.store).everything else ""
+    born = trigger(visit.ctx.store, job, params=params, force=force, by=visit.ctx.maker, now=visit.now)
+    visit.ctx.wake()
+    paused = ", and waits: everything is paused" if pauses(visit.ctx.store).everything else ""
     return visit.done(f"{born.handle} is in the queue{paused}", back=_page(job))
 
 
@@ -335,13 +335,13 @@ def run_job(visit: VisitOf, job: JobName) -> Response:
 def pause_one_job(visit: VisitOf, job: JobName) -> Response:
     """Pause a job; without `for` in the form, ask for the duration and the reason."""
     if "for" not in visit.form:
-        found = jobs.show_job(visit.desk.store, job).job
+        found = jobs.show_job(visit.ctx.store, job).job
         view = {"job": found, "back": visit.safe_back(_page(job)), "path": f"{_page(job)}/pause"}
         return visit.show("job_pause.html", view, title=f"Pause {job}", section="jobs")
     until = pause_end(visit.form, zone=visit.zone, now=visit.now)
     reason = visit.form.get("reason", "").strip()
-    told = pause(visit.desk.store, JobSelection(names=(job,)), until=until, reason=reason, now=visit.now)
-    visit.desk.tell_pauses()
+    told = pause(visit.ctx.store, JobSelection(names=(job,)), until=until, reason=reason, now=visit.now)
+    visit.ctx.notify_pauses()
     running = f"; {', '.join(told.running)} left to finish" if told.running else ""
     return visit.done(
         f"{job} is paused{pause_words(until, reason, zone=visit.zone, now=visit.now)}{running}", back=_page(job)
@@ -352,8 +352,8 @@ def pause_one_job(visit: VisitOf, job: JobName) -> Response:
 def resume_one_job(visit: VisitOf, job: JobName) -> Response:
     """End the pause of a job."""
     catch_up = visit.form.get("catch_up") == "once"
-    ended = resume(visit.desk.store, JobSelection(names=(job,)), catch_up=catch_up, now=visit.now)
-    visit.desk.tell_pauses()
+    ended = resume(visit.ctx.store, JobSelection(names=(job,)), catch_up=catch_up, now=visit.now)
+    visit.ctx.notify_pauses()
     counts = [end.count for end in ended if end.count]
     skipped = f"; {counted(counts[0], 'instant')} in the pause skipped" if counts else ""
     caught = next((f"; {end.caught_up.handle} catches up" for end in ended if end.caught_up), "")
@@ -363,8 +363,8 @@ def resume_one_job(visit: VisitOf, job: JobName) -> Response:
 @pages.act("/ui/jobs/{job}/enable", back=PATH, scope=Scope.ADMIN)
 def enable_one_job(visit: VisitOf, job: JobName) -> Response:
     """Enable a job of the API."""
-    apply.enable(visit.desk.store, job, enabled=True, now=visit.now)
-    visit.desk.wake()
+    apply.enable(visit.ctx.store, job, enabled=True, now=visit.now)
+    visit.ctx.wake()
     return visit.done(f"{job} is enabled", back=_page(job))
 
 
@@ -374,8 +374,8 @@ def disable_one_job(visit: VisitOf, job: JobName) -> Response:
     if not visit.confirmed:
         says = f"{job} will neither fire nor be started until it is enabled again. Running and queued runs continue."
         return visit.confirm(f"Disable {job}?", says=says, button="Disable", back=_page(job), detail=_hit(visit, job))
-    apply.enable(visit.desk.store, job, enabled=False, now=visit.now)
-    visit.desk.wake()
+    apply.enable(visit.ctx.store, job, enabled=False, now=visit.now)
+    visit.ctx.wake()
     return visit.done(f"{job} is disabled", back=_page(job))
 
 
@@ -385,14 +385,14 @@ def delete_one_job(visit: VisitOf, job: JobName) -> Response:
     if not visit.confirmed:
         says = f"{job} will fire no more. Its runs continue and its history stays; a job of the same name is a new one."
         return visit.confirm(f"Delete {job}?", says=says, button="Delete", back=_page(job), detail=_hit(visit, job))
-    apply.delete(visit.desk.store, job, now=visit.now)
-    visit.desk.wake()
+    apply.delete(visit.ctx.store, job, now=visit.now)
+    visit.ctx.wake()
     return visit.done(f"{job} is deleted", back=PATH)
 
 
 def _hit(visit: PageContext, job: str) -> tuple[str, ...]:
     """Return the unfinished runs of a job in words."""
-    view = jobs.show_job(visit.desk.store, job)
+    view = jobs.show_job(visit.ctx.store, job)
     started = [run.handle for run in view.unfinished if run.started_at is not None]
     queued = len(view.unfinished) - len(started)
     running = [f"running now: {', '.join(started[:5])}"] if started else []
@@ -417,7 +417,7 @@ def show_new_job(visit: VisitOf, change: Name = "", like: Name = "") -> Response
     if replacing is not None:
         draft = edit.draft_of(validator, replacing, name=replacing.name)
     elif like:
-        found = visit.desk.store.read(lambda db: jobs.find_job(db, like))
+        found = visit.ctx.store.read(lambda db: jobs.find_job(db, like))
         if not edit.may_copy(found):
             raise InvalidValue(f"{found.name!r} is a {found.spec.work.kind}", hint="declare one like it in rota.yaml")
         draft = edit.draft_of(validator, found, name=f"{found.name.replace('/', '-')}{COPY_SUFFIX}")
@@ -436,7 +436,7 @@ def create_job_here(visit: VisitOf) -> Response:
     except RotaError as error:  # another change came first, or the database refused
         refused = replace(checked, troubles=(edit.DraftProblem("", error.message, error.hint or ""),))
         return _form(visit, refused, replacing, told=True, status=422)
-    visit.desk.wake()
+    visit.ctx.wake()
     done = "is changed" if replacing is not None else "is created"
     return visit.done(f"{view.job.name} {done}: {checked.reading}", back=f"/ui/jobs/{segment(view.job.name)}")
 
@@ -472,7 +472,7 @@ def _changed(visit: PageContext, name: str) -> Job | None:
     """Return the job to change, None for a new one; a job of the file is refused."""
     if not name:
         return None
-    job = visit.desk.store.read(lambda db: jobs.find_job(db, name))
+    job = visit.ctx.store.read(lambda db: jobs.find_job(db, name))
     if not edit.may_change(job):
         hint = "change it where it is declared; `Duplicate` creates a copy"
         raise InvalidValue(f"job {job.name!r} was not made here", hint=hint)
@@ -480,5 +480,5 @@ def _changed(visit: PageContext, name: str) -> Job | None:
 
 
 def _validator(visit: PageContext) -> edit.DraftValidator:
-    context = visit.desk.context
-    return edit.DraftValidator(visit.desk.store, context.folder, context.state, context.environ)
+    context = visit.ctx.context
+    return edit.DraftValidator(visit.ctx.store, context.folder, context.state, context.environ)

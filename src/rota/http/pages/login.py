@@ -1,4 +1,4 @@
-"""The way in and out of the pages: login by code or token, logout; and what a browser chose: theme and zone."""
+"""Login by code or token, logout, and the preferences of a browser: theme and zone."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -38,13 +38,13 @@ def login_page(
 
 @door.on("POST", "/login", scope=None, answer=str, media=page.HTML, shown=False)
 async def log_in(request: Request, context: ContextOf) -> Response:
-    """Log a browser in by the token that somebody typed."""
+    """Log a browser in by a typed token."""
     if "origin" not in request.headers:
         raise OriginRefused("a login comes from our own page")
     form: dict[str, str] = getattr(request.state, "form", {})
     client = request.client.host if request.client else ""
     try:
-        caller = page.doorman_of(request).admit_token(form.get("token", "").strip(), client=client)
+        caller = page.authenticator_of(request).admit_token(form.get("token", "").strip(), client=client)
     except NoToken:
         return await run_sync(lambda: _form(request, context, note=WRONG, status=401))
     if caller.scope is Scope.AGENT:
@@ -54,15 +54,15 @@ async def log_in(request: Request, context: ContextOf) -> Response:
 
 @pages.act("/ui/logout", back="/", scope=Scope.READ)
 def leave(visit: page.VisitOf) -> Response:
-    """End a browser's session: no copy of its cookie is good any more."""
+    """End the session of a browser on the server."""
     response = RedirectResponse(f"{visit.base}/login", 303)
-    end_login(visit.desk, visit.request, response)
+    end_login(visit.ctx, visit.request, response)
     return response
 
 
 @pages.act("/ui/preferences", back="/", scope=Scope.READ)
 def set_preferences(visit: page.VisitOf) -> Response:
-    """Keep the theme or the zone that a browser chose, with the browser."""
+    """Store the theme or the zone in a cookie."""
     response = RedirectResponse(f"{visit.base}{visit.safe_back('/')}", 303)
     if "theme" in visit.form:
         _keep(response, visit, page.THEME_COOKIE, visit.form["theme"] if visit.form["theme"] in page.THEMES else "")
@@ -75,7 +75,7 @@ def set_preferences(visit: page.VisitOf) -> Response:
 def _keep(response: Response, visit: page.VisitOf, name: str, value: str) -> None:
     path = visit.base or "/"
     if value:
-        secure = visit.desk.context.secure
+        secure = visit.ctx.context.secure
         response.set_cookie(name, value, max_age=CHOICE_LASTS, path=path, samesite="strict", secure=secure)
     else:
         response.delete_cookie(name, path=path, samesite="strict")
@@ -93,12 +93,12 @@ def _form(request: Request, context: ServerContext, *, note: str = "", status: i
 
 
 def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Response:
-    doorman = page.doorman_of(request)
+    authenticator = page.authenticator_of(request)
     back = getattr(request.state, "form", {}).get("back", "")
     response = RedirectResponse(f"{context.base_path}{back if page.is_ours(back) else '/'}", 303)
     response.set_cookie(
-        doorman.cookie,
-        make_session(doorman.token(), caller, now=context.clock.now()),
+        authenticator.cookie,
+        make_session(authenticator.token(), caller, now=context.clock.now()),
         max_age=int(SESSION_LASTS.total_seconds()),
         path=context.base_path or "/",
         secure=context.secure,

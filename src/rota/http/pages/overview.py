@@ -200,8 +200,8 @@ def show_overview(visit: VisitOf, span: Span = "12h", rows: Rows = "") -> Respon
 def _show(visit: PageContext, span: str, rows: str, *, lanes: int) -> Response:
     parts = set(visit.fragments) & ALL if visit.fragments else ALL
     found = look_over(
-        visit.desk.store,
-        visit.desk.state,
+        visit.ctx.store,
+        visit.ctx.state,
         beat=visit.health.heartbeat,
         zone=visit.zone,
         now=visit.now,
@@ -239,10 +239,10 @@ def acknowledge_attention(visit: VisitOf) -> Response:
     topic, mark = visit.form.get("topic", ""), visit.form.get("mark", "")
     if not topic or not mark:
         raise InvalidValue("no item is named", hint="load the page again")
-    needs = needs_of(visit.desk.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
+    needs = needs_of(visit.ctx.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
     found = [need for need in needs if need.attention.topic == topic]
     same = [need for need in found if need.mark == mark]
-    acknowledge(visit.desk.store, same, needs=needs, actor=visit.desk.actor, now=visit.now)
+    acknowledge(visit.ctx.store, same, needs=needs, actor=visit.ctx.actor, now=visit.now)
     if not found:
         return visit.done("this no longer needs attention")
     if not same:
@@ -253,7 +253,7 @@ def acknowledge_attention(visit: VisitOf) -> Response:
 @pages.act("/ui/attention/show", back="/")
 def point_out_attention(visit: VisitOf) -> Response:
     """Show an acknowledged item again."""
-    point_out(visit.desk.store, [visit.form.get("topic", "")])
+    point_out(visit.ctx.store, [visit.form.get("topic", "")])
     return visit.done("it is shown again")
 
 
@@ -261,7 +261,7 @@ def point_out_attention(visit: VisitOf) -> Response:
 def search(visit: VisitOf, q: Annotated[str, Query(max_length=200)] = "") -> Response:
     """Redirect to the run or the job of this name, else to the jobs that contain the words."""
     words = q.strip()
-    found = visit.desk.store.read(lambda db: _named(db, words)) if words else None
+    found = visit.ctx.store.read(lambda db: _named(db, words)) if words else None
     return RedirectResponse(visit.href(found) if found else visit.href("/ui/jobs", q=words), 303)
 
 

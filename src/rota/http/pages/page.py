@@ -18,7 +18,7 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope as AsgiScope
 
-from rota.http.context import DeskOf, F, RequestContext, Routes
+from rota.http.context import Ctx, F, RequestContext, Routes
 from rota.http.errors import TITLES, NotFound, NoToken, headers_of, status_of
 from rota.http.security import Authenticator
 from rota.model.clock import cut_to_ms, parse_duration
@@ -42,7 +42,7 @@ FOLDER = Path(__file__).parent.parent / "templates"
 
 @cache
 def environment() -> "Environment":
-    """Return the environment of all templates; made when the first page is asked for."""
+    """Return the environment of all templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from rota.http.pages import components
@@ -67,7 +67,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def exists(template: str) -> bool:
-    """Tell whether there is such a template."""
+    """Return whether a template exists."""
     return template in _known()
 
 
@@ -88,7 +88,7 @@ Digest = Annotated[str, InPath(pattern=r"^[0-9a-f]{12}$")]
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All files by name, and the digest of them together: scripts that import each other always fit."""
+    """All files by name, and their common digest, so that scripts which import each other match."""
 
     digest: str
     files: dict[str, bytes]
@@ -105,7 +105,7 @@ def assets() -> Assets:
 
 
 def asset_path(name: str) -> str:
-    """Return the path of a file, without the path of a proxy."""
+    """Return the path of a file, without the base path."""
     if name not in assets().files:
         raise KeyError(f"there is no file {name!r} for pages")
     return f"{PREFIX}{assets().digest}/{name}"
@@ -113,7 +113,7 @@ def asset_path(name: str) -> str:
 
 @routes.on("GET", "/static/{digest}/{name}", scope=None, answer=str, media="text/css", shown=False)
 async def get_asset(digest: Digest, name: Name) -> Response:
-    """Return a file of the pages; they tell nothing, so the login page may use them too."""
+    """Return a file of the pages; it needs no token, since the login page uses it."""
     content = assets().files.get(name)
     if content is None:
         raise NotFound
@@ -146,19 +146,19 @@ class Flash:
 
 
 class PageContext:
-    """What a page and its template work with."""
+    """The context of a page and its template."""
 
-    def __init__(self, desk: RequestContext, request: Request, *, fragment: str = "") -> None:
-        self.desk = desk
+    def __init__(self, ctx: RequestContext, request: Request, *, fragment: str = "") -> None:
+        self.ctx = ctx
         self.request = request
         self.fragments = tuple(name for name in fragment.split(",") if name)
-        self.now: datetime = desk.now
-        self.seq = 0 if self.fragments else newest(desk.store)
-        """The newest change before the page was read: what comes after it is told live, so that nothing is missed."""
+        self.now: datetime = ctx.now
+        self.seq = 0 if self.fragments else newest(ctx.store)
+        """The newest change before the page was read: later ones come live."""
 
     @property
     def form(self) -> Mapping[str, str]:
-        """What was sent with a form; unticked boxes and fields that are not there are empty texts."""
+        """The fields of a form; a missing field is an empty text."""
         found: Mapping[str, str] = getattr(self.request.state, "form", {})
         return found
 
@@ -170,32 +170,32 @@ class PageContext:
 
     @property
     def base(self) -> str:
-        """The path below which a proxy shows rota."""
-        return self.desk.context.base_path
+        """The base path of a proxy."""
+        return self.ctx.context.base_path
 
     @property
     def project(self) -> str:
         """The name of the project's folder."""
-        return self.desk.context.folder.name or str(self.desk.context.folder)
+        return self.ctx.context.folder.name or str(self.ctx.context.folder)
 
     @property
     def may_run(self) -> bool:
-        """Whether this login may start and steer runs."""
-        return self.desk.caller.may(Scope.RUN)
+        """Whether this login may start and cancel runs."""
+        return self.ctx.caller.may(Scope.RUN)
 
     @property
     def may_admin(self) -> bool:
         """Whether this login may do everything."""
-        return self.desk.caller.may(Scope.ADMIN)
+        return self.ctx.caller.may(Scope.ADMIN)
 
     @cached_property
     def project_zone(self) -> str:
-        """The zone in which people of this project read times."""
-        return project_timezone(self.desk.store)
+        """The timezone of the project."""
+        return project_timezone(self.ctx.store)
 
     @cached_property
     def zone(self) -> str:
-        """The zone of all times on the page: the project's, or the one that this browser chose."""
+        """The timezone of the page: the project's, or the choice of this browser."""
         chosen = unquote(self.request.cookies.get(ZONE_COOKIE, ""))
         try:
             return known_zone(chosen).key if chosen else self.project_zone
@@ -204,27 +204,27 @@ class PageContext:
 
     @property
     def theme(self) -> str:
-        """The theme that this browser chose; empty: what its system says."""
+        """The theme of this browser; empty: that of its system."""
         return theme_of(self.request)
 
     @cached_property
     def health(self) -> Health:
-        """How the scheduler is."""
-        return look_at_health(self.desk.store, self.desk.state, now=self.now)
+        """The health of the scheduler."""
+        return look_at_health(self.ctx.store, self.ctx.state, now=self.now)
 
     @cached_property
     def told(self) -> Flash | None:
-        """What the last action of this browser brought."""
+        """The message of the last action of this browser."""
         return read_told(self.request.cookies.get(TOLD_COOKIE, ""))
 
     @property
     def here(self) -> str:
-        """The path of this page, for forms that come back to it."""
+        """The path of this page, for forms that return to it."""
         query = [(key, value) for key, value in self.request.query_params.multi_items() if key != "fragment"]
         return f"{self.request.url.path}{f'?{urlencode(query)}' if query else ''}"
 
     def href(self, path: str, **query: str | int | list[str] | None) -> str:
-        """Return a link to a path of ours; values that are None or empty are left out."""
+        """Return a link; query values that are None or empty are left out."""
         given = {key: value for key, value in query.items() if value not in (None, "", [])}
         return f"{self.base}{quote(path, safe='/~:?=&%')}{f'?{urlencode(given, doseq=True)}' if given else ''}"
 
@@ -233,11 +233,11 @@ class PageContext:
         return f"{self.base}{asset_path(name)}"
 
     def wants(self, *names: str) -> bool:
-        """Tell whether the page is asked for, or one of these fragments of it."""
+        """Return whether the whole page is requested, or one of these fragments."""
         return not self.fragments or not set(names).isdisjoint(self.fragments)
 
     def show(self, template: str, view: Any, *, title: str, section: str = "", status: int = 200) -> Response:
-        """Return the page; or only those of its fragments that were asked for, each `_PAGE_FRAGMENT.html`."""
+        """Return the page, or only the requested fragments, each `_PAGE_FRAGMENT.html`."""
         values = {"visit": self, "view": view, "title": title, "section": section, "sections": SECTIONS}
         if self.fragments:
             page = template.removesuffix(".html")
@@ -248,26 +248,26 @@ class PageContext:
         return response
 
     def done(self, text: str, *, back: str = "/") -> Response:
-        """Go back to a page, or where the form says, with a message about what was done."""
+        """Redirect to a page, or to the form's `back`, with a message."""
         return self._back(Flash(text), back)
 
     def refused(self, error: RotaError, *, back: str = "/") -> Response:
-        """Go back with what was refused, and the hint."""
+        """Redirect with the message and the hint of an error."""
         return self._back(Flash(error.message, error.hint or "", bad=True), back)
 
     def confirm(self, title: str, *, says: str, button: str, back: str, detail: tuple[str, ...] = ()) -> Response:
-        """Return the page that asks once more and says what is hit; its form is this one, with `confirm`."""
+        """Return the confirmation page; it sends the same form with `confirm`."""
         kept = [(key, value) for key, values in self.forms.items() for value in values if key != "confirm"]
         view = {"says": says, "button": button, "back": self.safe_back(back), "detail": detail, "kept": kept}
         return self.show("confirm.html", view, title=title)
 
     @property
     def confirmed(self) -> bool:
-        """Whether the form was sent from the page that asks once more."""
+        """Whether the form comes from the confirmation page."""
         return self.form.get("confirm") == "yes"
 
     def safe_back(self, otherwise: str) -> str:
-        """Return where a form says to go back to, if that is a page of ours."""
+        """Return the form's `back` if it is a page of ours."""
         wanted = self.form.get("back", "")
         return wanted if is_ours(wanted) else otherwise
 
@@ -275,18 +275,18 @@ class PageContext:
         response = RedirectResponse(f"{self.base}{self.safe_back(back)}", 303)
         text, hint = plain(told.text)[:LONGEST_TOLD], plain(told.hint)[:LONGEST_TOLD]
         value = quote(json.dumps([int(told.bad), text, hint], ensure_ascii=False), safe="")
-        path, secure = self.base or "/", self.desk.context.secure
+        path, secure = self.base or "/", self.ctx.context.secure
         response.set_cookie(TOLD_COOKIE, value, max_age=60, path=path, httponly=True, samesite="strict", secure=secure)
         return response
 
 
 def is_ours(path: str) -> bool:
-    """Tell whether a path, without that of a proxy, is one of a page, so that a form may lead there."""
+    """Return whether a path, without the base path, is one of our pages."""
     return bool(path) and _BACK.fullmatch(path) is not None and "//" not in path.partition("?")[0]
 
 
 def _partial(page: str, name: str) -> str:
-    """Return the template of a fragment; `health` is one of every page."""
+    """Return the template of a fragment; every page has `health`."""
     template = "_health.html" if name == "health" else f"_{page}_{name}.html"
     if not _FRAGMENT.fullmatch(name) or not exists(template):
         raise NotFound
@@ -294,7 +294,7 @@ def _partial(page: str, name: str) -> str:
 
 
 def bare_frame(request: Request, base: str) -> dict[str, Any]:
-    """Return what a page is framed with that is no visit: nobody is let in yet, or the page itself failed."""
+    """Return the frame of a page without a login: the login page or an error page."""
     return {
         "base": base,
         "theme": theme_of(request),
@@ -304,13 +304,13 @@ def bare_frame(request: Request, base: str) -> dict[str, Any]:
 
 
 def theme_of(request: Request) -> str:
-    """Return the theme that a browser chose; empty: what its system says."""
+    """Return the theme of a browser; empty: that of its system."""
     chosen = request.cookies.get(THEME_COOKIE, "")
     return chosen if chosen in THEMES else ""
 
 
 def read_told(cookie: str) -> Flash | None:
-    """Return the message that a cookie carries from one page to the next."""
+    """Return the flash message of a cookie."""
     try:
         bad, text, hint = json.loads(unquote(cookie))
     except (ValueError, TypeError):
@@ -320,27 +320,27 @@ def read_told(cookie: str) -> Flash | None:
 
 def visit_of(
     request: Request,
-    desk: DeskOf,
+    ctx: Ctx,
     fragment: Annotated[str, Query(max_length=200, description="Only parts of it.")] = "",
 ) -> PageContext:
-    """Return the visit of a request."""
-    return PageContext(desk, request, fragment=fragment)
+    """Return the page context of a request."""
+    return PageContext(ctx, request, fragment=fragment)
 
 
 VisitOf = Annotated[PageContext, Depends(visit_of)]
 
 
-def doorman_of(request: Request) -> Authenticator:
-    """Return who lets requests in."""
-    doorman: Authenticator = request.state.doorman
-    return doorman
+def authenticator_of(request: Request) -> Authenticator:
+    """Return the authenticator of a request."""
+    authenticator: Authenticator = request.state.authenticator
+    return authenticator
 
 
 HTML = "text/html; charset=utf-8"
 
 
 class Pages(Routes):
-    """The routes of pages: they are no part of the API, so its description leaves them out."""
+    """The routes of pages; the OpenAPI document leaves them out."""
 
     def __init__(self) -> None:
         super().__init__("pages", prefix="")
@@ -350,7 +350,7 @@ class Pages(Routes):
         return self.on("GET", path, scope=scope, answer=str, media=HTML, shown=False)
 
     def act(self, path: str, *, back: str, scope: Scope = Scope.RUN) -> Callable[[F], F]:
-        """Declare what a form does; the function ends with `visit.done(…)`. What is refused is told on `back`."""
+        """Declare the action of a form; the function returns `visit.done(…)`. A refusal is shown on `back`."""
 
         def declare(action: F) -> F:
             self.on("POST", path, scope=scope, answer=str, media=HTML, shown=False)(_told_there(action, back))
@@ -360,7 +360,7 @@ class Pages(Routes):
 
 
 def _told_there(action: Callable[..., Response], back: str) -> Callable[..., Response]:
-    """Return an action whose refusal is a message on the page it came from."""
+    """Return an action that shows its refusal on the page it came from."""
 
     @wraps(action)
     def act(visit: PageContext, **given: Any) -> Response:
@@ -405,17 +405,16 @@ def error_page(error: RotaError, scope: AsgiScope, *, base: str) -> Response:
 
 
 def _wanted(request: StarletteRequest) -> str:
-    """Return the page that was asked for, to go there after the login."""
     query = request.url.query
     return f"{request.scope['path']}{f'?{query}' if query else ''}"[:1000]
 
 
 LARGEST = 96_000
-"""Bytes of a page: 100 KB at most, with what headers add."""
+"""The size limit of a page in bytes: 100 KB with headers."""
 
 
 def fit(show: Callable[[int], Response], *, lines: int) -> Response:
-    """Return the page with that many lines, or with so many fewer that it is not too large; `show` makes it."""
+    """Return the page with so many lines, or fewer if it would be too large."""
     response = show(lines)
     while (size := len(response.body)) > LARGEST and lines > 1:
         lines = max(1, min(lines - 1, lines * LARGEST // size))
@@ -432,14 +431,14 @@ def param_fields(params: Mapping[str, Any]) -> list[View]:
 
 
 def given_params(form: Mapping[str, str], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the params that a form changes: those that differ from what it showed."""
+    """Return the params of a form that differ from the shown ones."""
     given = {name.removeprefix(PARAM): text for name, text in form.items() if name.startswith(PARAM)}
     same = {name for name, value in shown.items() if given.get(name) == write_value(value)}
     return {name: read_value(text) for name, text in given.items() if name not in same}
 
 
 def pause_end(form: Mapping[str, str], *, zone: str, now: datetime) -> datetime | None:
-    """Return when a pause ends by itself: after a duration, at a time, or never."""
+    """Return the end of a pause: after a duration, at a time, or never."""
     duration, until = form.get("for", "").strip(), form.get("until", "").strip()
     if duration and until:
         raise InvalidValue("a pause ends after a time or at a time, not both", hint="fill in one of them")

@@ -33,8 +33,8 @@ def show_queue(visit: VisitOf, limit: Annotated[int, Query(ge=1, le=MAX_LINES)] 
 
 
 def _show(visit: PageContext, *, limit: int) -> Response:
-    zone, now, beat = visit.zone, visit.now, heartbeat(visit.desk.state)
-    found, pools, aging = visit.desk.store.read(
+    zone, now, beat = visit.zone, visit.now, heartbeat(visit.ctx.state)
+    found, pools, aging = visit.ctx.store.read(
         lambda db: (look_in(db, beat=beat, limit=limit, now=now), pool_views(db), queue.aging(db) is not None)
     )
     more = found.ready_count > len(found.ready) or found.waiting_count > len(found.waiting)
@@ -86,7 +86,7 @@ def _gauges(found: QueueView, pools: list[PoolView]) -> list[View]:
 @pages.show("/ui/queue/{run}")
 def show_queued_run(visit: VisitOf, run: RunName) -> Response:
     """Show the form that changes a queued run."""
-    found = show_run(visit.desk.store, run)
+    found = show_run(visit.ctx.store, run)
     if found.run.status is not Status.QUEUED:
         raise InvalidValue(f"{found.run.handle} is not in the queue any more", hint="look at its run")
     view = {
@@ -101,7 +101,7 @@ def show_queued_run(visit: VisitOf, run: RunName) -> Response:
 @pages.act("/ui/queue/{run}/edit", back=PATH)
 def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     """Change the params or the priority of a queued run."""
-    found = show_run(visit.desk.store, run)
+    found = show_run(visit.ctx.store, run)
     params = given_params(visit.form, {**found.spec.work.params, **found.run.params})
     written = visit.form.get("priority", "")
     try:
@@ -112,8 +112,8 @@ def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     if not params and priority == found.run.priority:
         return visit.done(f"{found.run.handle} is unchanged", back=PATH)
     changed = None if priority == found.run.priority else priority
-    edited = run_actions.edit_run(visit.desk.store, found.run.id, params=params, priority=changed, now=visit.now)
-    visit.desk.wake()
+    edited = run_actions.edit_run(visit.ctx.store, found.run.id, params=params, priority=changed, now=visit.now)
+    visit.ctx.wake()
     changes = [f"{name} = {edited.run.params[name]!r}" for name in sorted(params)]
     changes += [] if changed is None else [f"priority {priority}"]
     return visit.done(f"{edited.run.handle}: {', '.join(changes)}", back=PATH)
@@ -123,13 +123,13 @@ def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
 def move_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     """Move a queued run: first, up, down or last within its priority."""
     moved = _moved(visit, run, visit.form.get("to", ""))
-    visit.desk.wake()
+    visit.ctx.wake()
     place = f"is at place {moved.place}" if moved.place else "is moved"
     return visit.done(f"{moved.run.handle} {place}{f', {moved.note}' if moved.note else ''}", back=PATH)
 
 
 def _moved(visit: PageContext, run: str, to: str) -> run_actions.ReorderedRun:
-    store, now = visit.desk.store, visit.now
+    store, now = visit.ctx.store, visit.now
     if to in ("up", "down"):
         return run_actions.step_run(store, run, steps=-1 if to == "up" else 1, now=now)
     if to in ("first", "last"):
@@ -140,13 +140,13 @@ def _moved(visit: PageContext, run: str, to: str) -> run_actions.ReorderedRun:
 @pages.act("/ui/queue/{run}/cancel", back=PATH)
 def cancel_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     """Remove a run from the queue; if it has started meanwhile, stop it."""
-    found = visit.desk.store.read(lambda db: find_run(db, run))
+    found = visit.ctx.store.read(lambda db: find_run(db, run))
     if not visit.confirmed:
         return _confirm_cancel(visit, found)
-    done = run_actions.cancel_run(visit.desk.store, found.id, now=visit.now)
-    visit.desk.wake()
+    done = run_actions.cancel_run(visit.ctx.store, found.id, now=visit.now)
+    visit.ctx.wake()
     if not done.final:
-        run_actions.stop_unattended(visit.desk.store, visit.desk.state, [found.id])
+        run_actions.stop_unattended(visit.ctx.store, visit.ctx.state, [found.id])
     return visit.done(f"{found.handle} is {'cancelled' if done.final else 'being stopped'}", back=PATH)
 
 

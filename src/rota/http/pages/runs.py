@@ -141,7 +141,7 @@ def _found(
             until=_instant(visit, asked.until),
         )
         limit = LINES if each or asked.q else ROWS
-        return page_of_runs(visit.desk.store, query, cursor=cursor or None, limit=limit), query, None
+        return page_of_runs(visit.ctx.store, query, cursor=cursor or None, limit=limit), query, None
     except RotaError as error:
         return RunsPage((), None), None, error
 
@@ -202,8 +202,8 @@ def show_one_run(
     lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = OUTPUT_LINES,
 ) -> Response:
     """Show a run."""
-    desk = visit.desk
-    found = show_run(desk.store, run)
+    ctx = visit.ctx
+    found = show_run(ctx.store, run)
     handle = found.run.handle
     following = [attempt for attempt in found.chain if attempt.attempt == found.run.attempt + 1]
     written = _written(visit, found, lines=lines) if visit.wants("output") else Written()
@@ -212,9 +212,9 @@ def show_one_run(
         "path": _page(handle),
         "job_path": f"/ui/jobs/{segment(found.run.job)}",
         "pairs": [pair for pair in run_pairs(found, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS],
-        "why": explain(desk.store, found.run.id, state=desk.state, now=visit.now) if visit.wants("why") else None,
+        "why": explain(ctx.store, found.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
         "chain": found.chain if len(found.chain) > 1 else (),
-        "group": desk.store.read(partial(group_around, run=found.run)),
+        "group": ctx.store.read(partial(group_around, run=found.run)),
         "successor": next(iter(following), None),
     }
 
@@ -225,14 +225,14 @@ def show_one_run(
 
 
 def _written(visit: PageContext, found: RunView, *, lines: int) -> Written:
-    desk = visit.desk
-    fetch_output(desk.store, desk.state, found)
-    shown = last_lines(desk.state, found, lines=lines + 1)
+    ctx = visit.ctx
+    fetch_output(ctx.store, ctx.state, found)
+    shown = last_lines(ctx.state, found, lines=lines + 1)
     path, more = _page(found.run.handle), len(shown) > lines
     return Written(
         lines=tuple(styled_lines(cut(line, LONGEST_LINE) for line in shown[-lines:])),
         cut=more,
-        why="" if shown else why_no_output(desk.state, found, now=visit.now) or "",
+        why="" if shown else why_no_output(ctx.state, found, now=visit.now) or "",
         more=visit.href(path, lines=min(lines * 4, MAX_LINES)) if more and lines < MAX_LINES else "",
         all=visit.href(f"/api/v1/runs/{segment(found.run.handle)}/output") if shown else "",
     )
@@ -249,13 +249,13 @@ def _last(written: Written, count: int) -> Written:
 def cancel_one_run(visit: VisitOf, run: RunName) -> Response:
     """Cancel a run: remove a queued one, stop a running one."""
     if not visit.confirmed:
-        found = cancel_run(visit.desk.store, run, now=visit.now, dry_run=True)
+        found = cancel_run(visit.ctx.store, run, now=visit.now, dry_run=True)
         says = "It has not started, and will not." if found.final else "It runs now: its processes are stopped."
         return visit.confirm(f"Cancel {found.run.handle}?", says=says, button="Cancel it", back=_page(run))
-    done = cancel_run(visit.desk.store, run, now=visit.now)
-    visit.desk.wake()
+    done = cancel_run(visit.ctx.store, run, now=visit.now)
+    visit.ctx.wake()
     if not done.final:
-        stop_unattended(visit.desk.store, visit.desk.state, [done.run.id])
+        stop_unattended(visit.ctx.store, visit.ctx.state, [done.run.id])
     return visit.done(f"{done.run.handle} is {'cancelled' if done.final else 'being stopped'}", back=_page(run))
 
 
@@ -263,9 +263,9 @@ def cancel_one_run(visit: VisitOf, run: RunName) -> Response:
 def retry_one_run(visit: VisitOf, run: RunName) -> Response:
     """Run a finished run again, as a new run."""
     again = visit.form.get("again") == "yes"
-    done = retry_run(visit.desk.store, run, now=visit.now, again=again)
-    visit.desk.wake()
-    made = show_run(visit.desk.store, done.born.id).run if done.born else done.run
+    done = retry_run(visit.ctx.store, run, now=visit.now, again=again)
+    visit.ctx.wake()
+    made = show_run(visit.ctx.store, done.born.id).run if done.born else done.run
     return visit.done(f"{made.handle} runs {done.run.handle} again", back=_page(made.handle))
 
 

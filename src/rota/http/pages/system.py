@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.http.api.jobs import hold_back, let_go
+from rota.http.api.jobs import pause_jobs, resume_jobs
 from rota.http.context import TargetName, Word
 from rota.http.pages.page import Pages, VisitOf
 from rota.http.schemas import PauseWish
@@ -32,11 +32,11 @@ LEVELS = {Severity.OK: "ok", Severity.NOTE: "queued", Severity.WARNING: "warning
 @pages.show("/ui/system")
 def show_system(visit: VisitOf, before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
     """Show the scheduler, its configuration and its state."""
-    store, settings = visit.desk.store, visit.desk.context.settings
+    store, settings = visit.ctx.store, visit.ctx.context.settings
     entries = read_trail(store, limit=ENTRIES + 1, before=before) if visit.may_admin and visit.wants("audit") else []
     answer = visit.health.heartbeat.answer
     view = {
-        "summary": summarise(store, visit.desk.state, now=visit.now),
+        "summary": summarise(store, visit.ctx.state, now=visit.now),
         "started_at": _instant(answer.get("started_at")),
         "loops": [{**loop, "last_at": _instant(loop["last_at"])} for loop in answer.get("loops", ())],
         "remote": store.read(remote_workers),
@@ -45,7 +45,7 @@ def show_system(visit: VisitOf, before: Annotated[int | None, Query(ge=1, le=2**
         "entries": entries[:ENTRIES],
         "following": entries[ENTRIES - 1].number if len(entries) > ENTRIES else None,
         "sections": configuration(store, settings) if visit.wants() else (),
-        "versions": versions(store, visit.desk.state, settings),
+        "versions": versions(store, visit.ctx.state, settings),
     }
     return visit.show("system.html", view, title="System", section="system")
 
@@ -59,7 +59,7 @@ def show_doctor(visit: VisitOf) -> Response:
     """Check the machine, the file, the scheduler, the database and the agents, as `rota doctor` does."""
     from rota.operations.admin.doctor import examine  # it starts every agent program: load it for this page alone
 
-    context = visit.desk.context
+    context = visit.ctx.context
     place = ProjectPaths(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
     found = examine(place, context.environ, clock=context.clock)
     order = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.OK)
@@ -78,21 +78,21 @@ def stop_scheduler(visit: VisitOf) -> Response:
     """Pause everything: nothing fires or starts."""
     chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
-        told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
+        told = pause(visit.ctx.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
         detail = (f"{counted(len(told.jobs), 'job stops', 'jobs stop')} firing, and no queued run starts.",)
         going = counted(len(told.running), "running run continues to its end.", "running runs continue to their end.")
         says = "Nothing fires or starts until you resume it. Instants that pass meanwhile are recorded as paused."
         return visit.confirm(
             "Pause everything?", says=says, button="Pause everything", back="/ui/system", detail=(*detail, going)
         )
-    hold_back(visit.desk, chosen, PauseWish(until=None, seconds=None, reason=reason))
+    pause_jobs(visit.ctx, chosen, PauseWish(until=None, seconds=None, reason=reason))
     return visit.done("everything is paused", back="/ui/system")
 
 
 @pages.act("/ui/scheduler/start", back="/ui/system", scope=Scope.ADMIN)
 def start_scheduler(visit: VisitOf) -> Response:
     """Resume everything."""
-    let_go(visit.desk, JobSelection(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
+    resume_jobs(visit.ctx, JobSelection(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
     return visit.done("everything is resumed", back="/ui/system")
 
 
@@ -100,8 +100,8 @@ def start_scheduler(visit: VisitOf) -> Response:
 def drain(visit: VisitOf, worker: Word) -> Response:
     """Drain a worker, so that it finishes its runs and claims no more; or resume it."""
     draining = visit.form.get("draining") == "yes"
-    drain_worker(visit.desk.store, worker, draining=draining)
-    visit.desk.wake()
+    drain_worker(visit.ctx.store, worker, draining=draining)
+    visit.ctx.wake()
     return visit.done(f"{worker} {'is draining' if draining else 'claims runs again'}", back="/ui/system")
 
 
@@ -112,8 +112,8 @@ def retry_sent(visit: VisitOf) -> Response:
     if not chosen and not failed:
         raise InvalidValue("no notification is named", hint="load the page again")
     names = [chosen] if chosen else []
-    found = retry_deliveries(visit.desk.store, names, failed=failed, now=visit.now, dry_run=False)
-    visit.desk.wake()
+    found = retry_deliveries(visit.ctx.store, names, failed=failed, now=visit.now, dry_run=False)
+    visit.ctx.wake()
     what = counted(len(found), "notification is", "notifications are")
     return visit.done(f"{what} resent", back="/ui/system")
 
@@ -121,6 +121,6 @@ def retry_sent(visit: VisitOf) -> Response:
 @pages.act("/ui/notify/{target}/enable", back="/ui/system")
 def enable_notify(visit: VisitOf, target: TargetName) -> Response:
     """Enable a target that was disabled, or that is in backoff after failures."""
-    changed = enable_target(visit.desk.store, target)
-    visit.desk.wake()
+    changed = enable_target(visit.ctx.store, target)
+    visit.ctx.wake()
     return visit.done(f"{target} is enabled again" if changed else f"{target} was not disabled", back="/ui/system")
