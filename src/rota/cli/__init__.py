@@ -1,4 +1,4 @@
-"""The command line: parses, calls an operation, shows the answer. Everything heavy is imported when it is used."""
+"""The command line: parses, calls an operation, prints the result. Heavy modules are imported on use."""
 
 import sys
 from typing import NoReturn
@@ -9,7 +9,7 @@ INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    """Run the command `rota`; a Ctrl-C while its parts are still being loaded ends it as quietly as one later."""
+    """Run the command `rota`; exit quietly on Ctrl-C also during imports."""
     try:
         from rota.cli.main import main
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What a shell's completion offers for names; a shell waits for it, so nothing heavy is imported."""
+"""Completion of names in a shell; the shell waits for it, so nothing heavy is imported."""
 
 from typing import TYPE_CHECKING
 
@@ -18,24 +18,24 @@ AGENTS, TARGETS = "agents", "notify"
 
 
 class KnownName(click.types.StringParamType):
-    """A text for which the shell offers the project's jobs, and runs where the argument takes them."""
+    """A parameter type that completes jobs, and runs if the argument takes them."""
 
     def __init__(self, *, runs: bool) -> None:
         self.runs = runs
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Return the names that begin as what was typed; none outside a project."""
+        """Return the names that start with the typed text; none outside a project."""
         return [CompletionItem(name) for name in _names(ctx, incomplete, runs=self.runs)]
 
 
 class Listed(click.types.StringParamType):
-    """A text for which the shell offers the project's agents, or its targets of notifications."""
+    """A parameter type that completes agents or notification targets."""
 
     def __init__(self, of: str) -> None:
         self.of = of
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Return the names that begin as what was typed; none outside a project."""
+        """Return the names that start with the typed text; none outside a project."""
         from rota.store.completion import known_agents, known_targets
 
         place = _place(ctx)
@@ -59,7 +59,7 @@ def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
 
 
 def _reader(place: "ProjectPaths") -> "Reader | None":
-    """Return what reads the names of a project, None where that is not known: a secret is missing, or a driver."""
+    """Return the reader of a project's names; None without the driver or a secret."""
     from rota.model.errors import RotaError
 
     if not place.shared:
@@ -87,7 +87,7 @@ def _place(ctx: click.Context) -> "ProjectPaths | None":
 
 
 def offer_names(command: click.Command) -> None:
-    """Let the shell offer names for the arguments of a command, and of those below it, that take them."""
+    """Complete names for the arguments of a command and its subcommands."""
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         offer_names(below)
         for param in below.params:

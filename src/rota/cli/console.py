@@ -60,7 +60,7 @@ LINE_HEAD = 45
 
 
 class Console:
-    """Watches a serving scheduler and prints what a person wants to see of it."""
+    """Observes a serving scheduler and prints its events."""
 
     def __init__(
         self, place: ProjectPaths, clock: Clock, *, zone: str = "UTC", as_json: bool = False, verb: str = "serves"
@@ -81,20 +81,20 @@ class Console:
         self._early: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Print what was held back and that the scheduler has stopped; let the database go."""
+        """Print pending lines and that the scheduler has stopped; close the database."""
         self._tell_early()
         self.leave()
         if self._store is not None:
             _echo("stopped" if not self._as_json else json_text({"event": "stopped"}))
 
     def leave(self) -> None:
-        """Print what was held back and let the database go."""
+        """Print pending lines and close the database."""
         self.flush()
         if self._store is not None:
             self._store.close()
 
     def open(self, settings: Settings) -> None:
-        """Read what is told from the project's database, in its zone."""
+        """Open the project's database and use its time zone."""
         self._store = open_place(self._place, self._clock, create=False)
         self._zone = settings.timezone
         names = self._store.read(job_names) if not self._as_json else []
@@ -103,7 +103,7 @@ class Console:
     # what the scheduler tells
 
     def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
-        """The scheduler is up."""
+        """Print that the scheduler is up."""
         self.open(settings)
         assert self._store is not None
         if self._as_json:
@@ -124,14 +124,14 @@ class Console:
         self._tell_next()
 
     def listening(self, url: str) -> None:
-        """HTTP is served at this address."""
+        """Print the address of the HTTP server."""
         if self._as_json:
             self._event("listening", url=url)
         else:
             _echo(f"dashboard and API at {url}   rota open")
 
     def applied(self, plan: Plan) -> None:
-        """The file was applied."""
+        """Print the plan of an applied file."""
         if self._store is None:
             self._first_plan = plan  # told after the heading
             return
@@ -142,7 +142,7 @@ class Console:
             show_plan(plan)
 
     def broken(self, error: RotaError) -> None:
-        """The file cannot be applied; the last good set goes on."""
+        """Print the problems of a file; the last applied jobs stay."""
         if self._store is None:
             self._first_error = error
             return
@@ -156,7 +156,7 @@ class Console:
             _echo(f"rota: {error}; the last good set goes on", err=True)
 
     def paused(self, found: Pauses) -> None:
-        """Pauses changed: tell what is paused now, or that nothing is any more."""
+        """Print the current pauses when they change."""
         told, self._paused = self._paused, found
         if found == told:
             return
@@ -172,7 +172,7 @@ class Console:
             _echo("resumed: nothing is paused any more")
 
     def fired(self, fired: Fired) -> None:
-        """Instants of a job were accounted for."""
+        """Print fires and skips of a job."""
         if self._store is None:
             self._early.append(partial(self.fired, fired))  # told after the heading
             return
@@ -188,7 +188,7 @@ class Console:
                 self._line(born.handle, f"{coloured(Status.SKIPPED)} {_skip_words(reason, count)}")
 
     def finished(self, run: Run) -> None:
-        """A run ended, or went back to wait."""
+        """Print the end of a run, or that it waits again."""
         if self._store is None:
             self._early.append(partial(self.finished, run))
         elif self._as_json:
@@ -197,7 +197,7 @@ class Console:
             self._line(run.handle, self._ending(run))
 
     def stopping(self, stop: Stop, *, running: int) -> None:
-        """The scheduler was asked to stop."""
+        """Print that the scheduler stops."""
         self.flush()
         if self._as_json:
             self._event("stopping", mode=stop.mode, running=running)
@@ -205,13 +205,11 @@ class Console:
         _echo(f"stopping{_stop_words(stop, counted(running, 'run')) if running else ''}")
 
     def _tell_early(self) -> None:
-        """Tell what recovery brought before the heading."""
         early, self._early = self._early, []
         for tell in early if self._store is not None else ():
             tell()
 
     def _going_on(self, run_ids: Collection[str]) -> str:
-        """Return which runs were taken over."""
         assert self._store is not None
         handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
         more = f" and {len(handles) - NAMES_SHOWN} more" if len(handles) > NAMES_SHOWN else ""
@@ -238,7 +236,7 @@ class Console:
         return cut(plain(text), max(TEXT_LEAST, min(room, TEXT_SHOWN))) or ""
 
     def _last_words(self, run: Run) -> str:
-        """Return the last line of a run's output; the events of an agent are told in words."""
+        """Return the last line of a run's output; events of an agent become words."""
         job = None if self._store is None else self._store.read(partial(find_job, name=run.job))
         return said_last(self._place.state, run.id, spec=None if job is None else job.spec)
 
@@ -291,7 +289,7 @@ class Console:
     # not more than a few lines a second
 
     def _admit(self, job: str, what: str) -> bool:
-        """Tell whether a line may be printed now; else it is counted and told with others a second later."""
+        """Return whether a line may be printed now; else count it for the summary a second later."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
         reserved = LINES_AT_ONCE // 2 if what == FIRED else 0  # how things end matters more than that they began
@@ -308,7 +306,7 @@ class Console:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
 
     def flush(self) -> None:
-        """Print what was held back: one line for each kind of ending."""
+        """Print pending lines: one for each kind of result."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -320,7 +318,6 @@ class Console:
 
 
 def _stop_words(stop: Stop, runs: str) -> str:
-    """Return what becomes of what still runs."""
     if stop.mode == "now":
         return f", ending {runs} at once"
     if stop.mode == "detach":
@@ -360,7 +357,7 @@ _COLOURS = {logging.DEBUG: "2", logging.INFO: "32", logging.WARNING: "33", loggi
 
 
 def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str]) -> None:
-    """Set the log up; with `console`, what the console tells on the same stream is left out.
+    """Configure the log; with `console`, omit messages that the console prints on the same stream.
 
     `stamp` gives the time for people; the JSON lines carry UTC.
     """
@@ -375,7 +372,7 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
 
 
 def same_stream() -> bool:
-    """Tell whether stdout and stderr end up in one place, where a line in both would be told twice."""
+    """Return whether stdout and stderr are the same file, where a line in both would appear twice."""
     try:
         return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
     except (OSError, ValueError):
@@ -383,7 +380,7 @@ def same_stream() -> bool:
 
 
 def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str]]:
-    """Return what words a number of dropped lines, for stdout and stderr; `as_json` is about the console on stdout."""
+    """Return the functions that report dropped lines on stdout and stderr; `as_json` is for stdout."""
 
     def on_console(lines: int) -> str:
         return json_text({"event": "dropped", "at": iso(clock.now()), "lines": lines})
@@ -403,8 +400,6 @@ def _dropped_words(lines: int) -> str:
 
 
 class _AsJson(logging.Formatter):
-    """One JSON object a line."""
-
     def format(self, record: logging.LogRecord) -> str:
         told = _told(record)
         at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
@@ -415,8 +410,6 @@ class _AsJson(logging.Formatter):
 
 
 class _ForPeople(logging.Formatter):
-    """The time, the level, the event and its fields."""
-
     def __init__(self, stamp: Callable[[], str]) -> None:
         super().__init__()
         self._stamp = stamp
@@ -428,7 +421,6 @@ class _ForPeople(logging.Formatter):
 
 
 def _told(record: logging.LogRecord) -> LogLine:
-    """Return what a line says; one of the standard library's own has no fields."""
     return record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage(), {})
 
 
@@ -444,7 +436,7 @@ def run_in_foreground(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Run what `make` makes until it is stopped; `quiet` has nobody watch it."""
+    """Run the daemon of `make` until it stops; `quiet` prints no console lines."""
     in_one_place = not quiet and not invocation.as_json and same_stream()
     dropped = say_dropped(invocation.clock, as_json=invocation.as_json)
     with background_streams(dropped):
@@ -460,7 +452,7 @@ NAMED = 5
 
 
 class TickConsole:
-    """Watches a tick; the lines are those of `rota serve`. Problems are told also when it is quiet."""
+    """Prints the lines of a tick as `rota serve` does; prints problems also with --quiet."""
 
     def __init__(self, place: ProjectPaths, clock: Clock, *, quiet: bool) -> None:
         self.quiet = quiet
@@ -475,38 +467,38 @@ class TickConsole:
         return self._console.time()
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database."""
         self._console.leave()
 
     def begun(self, settings: Settings) -> None:
-        """The tick has its turn and begins to look."""
+        """Open the database at the start of the pass."""
         self._zone = settings.timezone
         self._console.open(settings)
         if self._told_error is not None:
             self._console.broken(self._told_error)
 
     def applied(self, plan: Plan) -> None:
-        """The file was applied: tell what changed, where something did."""
+        """Print the changes of an applied file, if any."""
         if not self.quiet and (plan.changing or plan.settings):
             self._console.applied(plan)
 
     def broken(self, error: RotaError) -> None:
-        """The file cannot be applied; the last good set goes on."""
+        """Print the problems of a file; the last applied jobs stay."""
         self._told_error = error
         self._console.broken(error)
 
     def fired(self, fired: Fired) -> None:
-        """Instants of a job were accounted for."""
+        """Print fires and skips of a job."""
         if not self.quiet:
             self._console.fired(fired)
 
     def finished(self, run: Run) -> None:
-        """A run ended, or went back to wait."""
+        """Print the end of a run, or that it waits again."""
         if not self.quiet:
             self._console.finished(run)
 
     def looked(self, report: "TickReport") -> None:
-        """The look is over."""
+        """Print the summary of the pass."""
         self._console.flush()
         if not self.quiet:
             click.echo(self._summary(report))
@@ -515,7 +507,7 @@ class TickConsole:
         self.when_looked(report)
 
     def stopping(self, stop: Stop, *, running: int) -> None:
-        """The tick was asked to stop."""
+        """Print that the tick stops."""
         if not self.quiet:
             self._console.stopping(stop, running=running)
 
@@ -536,7 +528,7 @@ class TickConsole:
 
 
 def tell_left(report: "TickReport") -> None:
-    """Say to whom the tick left everything."""
+    """Print why the tick did nothing."""
     process = f"process {report.pid}" if report.pid else "another process"
     if report.left_to == "serve":
         click.echo(f"{process} serves this project; a tick has nothing to do")
@@ -545,7 +537,7 @@ def tell_left(report: "TickReport") -> None:
 
 
 def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
-    """Say what a tick would do."""
+    """Print what a tick would do."""
     if preview.file_problem:
         click.echo(f"rota: {preview.file_problem}; the last good set goes on", err=True)
     if serving is not None:

@@ -1,4 +1,4 @@
-"""Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
+"""Exit codes of errors, and how errors are printed. docs/commands.md documents the table."""
 
 import re
 from pathlib import Path
@@ -110,7 +110,7 @@ def exit_code(error: RotaError) -> int:
 
 
 def report(error: RotaError, *, as_json: bool) -> None:
-    """Tell an error on stderr."""
+    """Print an error to stderr."""
     if as_json:
         click.echo(json_text(error_json(error), indent=2), err=True)
         return
@@ -132,7 +132,7 @@ def tell_problems(error: FileProblems) -> None:
 
 
 def source_lines(problem: model.Problem, folder: str) -> list[str]:
-    """Return the line of a problem and a caret under its value, or its key; none where a secret may stand there."""
+    """Return the source line and a caret under the value or key; none if the line may hold a secret."""
     if not problem.file.endswith((".yaml", ".yml")) or re.search(
         "secret|password", f"{problem.code} {problem.message} {problem.hint}"
     ):
@@ -151,7 +151,7 @@ def source_lines(problem: model.Problem, folder: str) -> list[str]:
 
 
 def error_json(error: RotaError) -> dict[str, object]:
-    """Return an error in the shape in which --json tells it."""
+    """Return an error as --json prints it."""
     return {
         "error": {
             "code": error.code,
@@ -163,7 +163,7 @@ def error_json(error: RotaError) -> dict[str, object]:
 
 
 def report_usage(error: click.UsageError, *, as_json: bool) -> int:
-    """Tell a mistake in the command itself."""
+    """Print a usage error."""
     text = error.format_message().replace("a valid float range", "a number")
     text = text.replace("a valid integer range", "a whole number").replace("a valid integer", "a whole number")
     text = text[:1].lower() + text[1:].rstrip(".")

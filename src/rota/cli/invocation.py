@@ -1,6 +1,7 @@
 """One invocation of a command: project, store, actor and how it ends."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ def _pause(seconds: float) -> None:
 
 @dataclass(slots=True)
 class Invocation:
-    """What a command is given; tests bring their own clock, folder and pause."""
+    """The environment of a command; tests pass their own clock, folder and pause."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     folder: Path | None = None
@@ -52,13 +53,13 @@ class Invocation:
     found: "tuple[str | None, ProjectPaths] | None" = None
     """The place that was found last, and the --dir that it was found with."""
     acting: "Author | None" = None
-    """Who types the command, once that was looked up."""
+    """The author of the command, cached."""
     typed: tuple[str, str] = ("", "")
     """The command, and the names of jobs or runs that it was given."""
 
     @property
     def clock(self) -> "Clock":
-        """The clock of this call."""
+        """The clock of this command."""
         if self.given_clock is None:
             from rota.engine.clock import SystemClock
 
@@ -75,7 +76,7 @@ class Invocation:
         return self.folder or Path.cwd()
 
     def place(self) -> "ProjectPaths":
-        """Return where the project and its state are; ProjectMissing when there is none."""
+        """Return the paths of the project; raise ProjectMissing if there is none."""
         from rota.operations.project.locate import locate
 
         if self.found is None or self.found[0] != self.directory:
@@ -83,9 +84,9 @@ class Invocation:
         return self.found[1]
 
     def _inside(self) -> Path:
-        """Return the folder to look from: in a run that is in no project that of its job.
+        """Return the folder to search from: inside a run without a project, that of its job.
 
-        So it is in a workspace too, since a worktree has a copy of the project's file.
+        The same holds in a workspace, since a worktree has a copy of the project's file.
         """
         from rota.declare.yaml import nearest_project
 
@@ -101,7 +102,7 @@ class Invocation:
         return bool(self.environ.get("ROTA_RUN_ID"))
 
     def maker(self) -> "Author":
-        """Return who types the command: a person, or the run that it is a part of."""
+        """Return the author of the command: a person, or the run that contains it."""
         if self.acting is None:
             from rota.model.proposals import Author
 
@@ -115,8 +116,14 @@ class Invocation:
         except ProjectMissing:
             return str(self.cwd)
 
+    def confirm(self, question: str, *, needs: str) -> bool:
+        """Ask a question; raise a usage error with `needs` where no person can answer."""
+        if self.as_json or not sys.stdin.isatty():
+            raise click.UsageError(needs)
+        return click.confirm(question, default=False)
+
     def own_place(self, verb: str) -> "ProjectPaths":
-        """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
+        """Return the paths of a project with its own scheduler; raise ProjectIncluded inside an included project."""
         place = self.place()
         if place.scope:
             raise ProjectIncluded(str(place.nearest), str(place.folder), verb=verb)
@@ -129,44 +136,44 @@ class Invocation:
         return f"{scope}/{name}"
 
     def labels(self, given: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return labels that choose jobs, inside an included project only its own."""
+        """Return labels that select jobs; inside an included project only its own."""
         from rota.declare.include import project_label
 
         scope = self.place().scope
         return (*given, project_label(scope)) if scope else given
 
     def covers(self, name: str) -> bool:
-        """Tell whether a job is shown here: inside an included project only its own are."""
+        """Return whether a job is shown here: inside an included project only its own jobs."""
         from rota.operations.project.locate import in_scope
 
         return in_scope(name, self.place().scope)
 
     def tell_scope(self) -> None:
-        """Say that only the jobs of an included project are shown."""
+        """Print that only the jobs of an included project are shown."""
         place = self.place()
         if place.scope and not self.as_json:
             click.echo(f"{place.scope}, included by {place.folder}   all projects: rota --dir {place.folder}")
 
     def spelled(self, command: str) -> str:
-        """Return how a command of the whole project is typed here: inside an included one its folder is named."""
+        """Return a command of the whole project as typed here: with --dir inside an included project."""
         place = self.place()
         return f"rota --dir {place.folder} {command}" if place.scope else f"rota {command}"
 
     def tell_whole(self) -> None:
-        """Say that an answer is about all projects of the scheduler, not only the one that the person is in."""
+        """Print that the output covers all projects of the scheduler."""
         place = self.place()
         if place.scope and not self.as_json:
             click.echo(f"all projects of {place.folder} together, of which {place.scope} is one")
 
     def applied(self) -> bool:
-        """Tell whether there is a database: something was applied before."""
+        """Return whether the project has a database."""
         from rota.operations.project.locate import is_applied
 
         return is_applied(self.place(), self.clock)
 
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[ProjectPaths, Store]]":
-        """Open the project's database; without `create` something must have been applied before."""
+        """Open the project's database; without `create` it must exist."""
         from rota.operations.project.locate import is_applied, open_place
 
         place = self.place()
@@ -185,9 +192,9 @@ class Invocation:
             store.close()
 
     def note(self) -> None:
-        """Leave a line in the audit of a change outside the database; without one there is no audit yet.
+        """Record a change outside the database in the audit log, if there is a database.
 
-        The change is made by then: that it could not be noted is told.
+        The change is already made: print an error if it cannot be recorded.
         """
         try:
             if self.applied():
@@ -197,7 +204,7 @@ class Invocation:
             click.echo(f"rota: this is not in the audit: {error.message}", err=True)
 
     def _noting(self, store: "Store") -> "Store":
-        """Return the store; what a person or a run changes is noted. The tools note each call themselves."""
+        """Return the store with an audit of changes; the tools record each call themselves."""
         if self.typed[0] == "mcp":
             return store
         from rota.operations.admin.audit import AuditedAct, AuditedStore, person
@@ -210,7 +217,7 @@ class Invocation:
 
 
 def _declares(folder: Path, name: str) -> bool:
-    """Tell whether the file names a job or group, without checking the rest of it."""
+    """Return whether the file names a job or group; check nothing else."""
     from rota.declare.yaml import load
 
     try:
@@ -222,7 +229,7 @@ def _declares(folder: Path, name: str) -> bool:
 
 
 class RotaCommand(click.Command):
-    """A command with what every command has: --json and --dir."""
+    """A command with --json and --dir."""
 
     context_class = HelpContext
 
@@ -231,7 +238,7 @@ class RotaCommand(click.Command):
         self.params = [*self.params, _json_option(), _directory_option()]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; an empty value is a mistake, such as a variable that is not set, never "not given"."""
+        """Parse the command line; refuse empty values, such as an unset variable."""
         rest = super().parse_args(ctx, args)
         for param in self.params:
             if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
@@ -245,7 +252,7 @@ class RotaCommand(click.Command):
             formatter.write("".join(f"  {line}\n" for line in examples() if f"{line} ".startswith(path)))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; names of jobs and runs are those of the project that the caller is in."""
+        """Run the command; job and run names are relative to the current project."""
         for param in self.params:
             if param.name in NAMES or (param.name == "name" and self.name in NAMED):
                 ctx.params[param.name] = _full_names(ctx.ensure_object(Invocation), ctx.params.get(param.name))
@@ -275,7 +282,7 @@ def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> None
 
 
 def _typed(ctx: click.Context) -> tuple[str, str]:
-    """Return the command as the audit tells it, and the names of jobs or runs that it was given."""
+    """Return the command for the audit log, and the job and run names in its arguments."""
 
     given = [ctx.params.get(name) for name in (*sorted(NAMES), "name", "what", "secret")]
     names = [name for one in given for name in (one if isinstance(one, tuple) else (one,)) if isinstance(name, str)]
@@ -365,7 +372,7 @@ STATELESS = frozenset({"check", "completion", "help", "import", "schema"})
 
 
 def command_path(ctx: click.Context) -> str:
-    """Return a command as it is typed, without `rota`."""
+    """Return the typed command without `rota`."""
     words: list[str] = []
     here: click.Context | None = ctx
     while here is not None and here.parent is not None:
@@ -375,7 +382,7 @@ def command_path(ctx: click.Context) -> str:
 
 
 def maker_here(invocation: "Invocation") -> "Author":
-    """Return who types this command inside a run: that run, if it is live in the project that the command is for."""
+    """Return the author of a command inside a run: that run, if it is live in the command's project."""
     from rota.operations.project.locate import open_place
     from rota.operations.tools.context import RUN_ID, maker_of, stranger
 
@@ -393,7 +400,7 @@ def maker_here(invocation: "Invocation") -> "Author":
 
 
 def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
-    """Refuse a command inside an agent's run that changes what agents may not change, and all without rights."""
+    """Refuse a command that an agent's run may not use, and any command of an unknown run."""
     path = command_path(ctx)
     if path in STATELESS or (path == "mcp" and _only_lists(invocation, ctx)):
         return
@@ -415,7 +422,6 @@ def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
 
 
 def _only_lists(invocation: "Invocation", ctx: click.Context) -> bool:
-    """Tell whether `rota mcp` only prints the tools, which are the same everywhere."""
     return invocation.as_json or bool(ctx.params.get("listing"))
 
 
@@ -428,7 +434,6 @@ def _unknown(invocation: "Invocation", run_id: str, path: str) -> "RotaError":
 
 
 def _spelled(ctx: click.Context, name: str | None) -> str:
-    """Return the option of a param as it is typed; empty for an argument."""
     found = next((param for param in ctx.command.params if param.name == name), None)
     return found.opts[-1] if isinstance(found, click.Option) else ""
 
@@ -449,7 +454,7 @@ OPTIONS = (
 
 
 def entering_options(command: F) -> F:
-    """Give a command the options with which a process enters as a worker."""
+    """Add the worker options to a command."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
@@ -463,7 +468,7 @@ def entrance_of(
     except_pools: str | None,
     concurrency: int | None,
 ) -> "Entrance":
-    """Return as what a process enters."""
+    """Return the worker options as a record."""
     from rota.engine.membership.session import Entrance
     from rota.operations.workers import check_name, read_labels
     from rota.rules.queue_order import PoolFilter
@@ -486,7 +491,7 @@ def _pools(option: str, written: str | None) -> tuple[str, ...] | None:
 
 
 def conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[RotaError]", *, dry_run: bool) -> None:
-    """Print what was done to each, then tell every refusal; the last one gives the exit code."""
+    """Print the results, then every error; the last error sets the exit code."""
     from rota.cli.errors import report
 
     if invocation.as_json:

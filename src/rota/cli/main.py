@@ -127,7 +127,7 @@ OVERVIEW_WIDTH = 100
 
 
 class Root(click.Group):
-    """The group behind `rota`. Its help is printed from the table, so that no command is imported for it."""
+    """The group `rota`. Its help comes from the table and imports no command."""
 
     context_class = HelpContext
 
@@ -147,7 +147,7 @@ class Root(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Offer the commands from the table, so that none is imported for it, and the options."""
+        """Complete commands from the table, without importing them, and options."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in COMMANDS if name.startswith(incomplete)]
@@ -157,7 +157,7 @@ class Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was asked for; an unknown one is answered with the nearest name."""
+        """Resolve a command; suggest the nearest name for an unknown one."""
         name = ALIASES.get(args[0], args[0])
         args = [name, *args[1:]]
         if name not in COMMANDS and not name.startswith("-"):
@@ -167,7 +167,7 @@ class Root(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Print the commands by group, two in a line where the terminal is wide enough."""
+        """Print the commands by group, two per line on a wide terminal."""
         across = 2 if shutil.get_terminal_size((OVERVIEW_WIDTH, 0)).columns >= OVERVIEW_WIDTH else 1
         for group, cells in OVERVIEW.items():
             formatter.write("\n")
@@ -186,7 +186,7 @@ class Root(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
-        """Run a command and end the process with its exit code; errors are told here, without a traceback."""
+        """Run a command and exit with its code; print errors without a traceback."""
         arguments = list(sys.argv[1:] if args is None else args)
         extra.pop("standalone_mode", None)
         with clean_streams():
@@ -221,7 +221,7 @@ def _told(error: Exception, *, as_json: bool) -> int:
 
 
 def _refused(error: OSError) -> Exception:
-    """Return the system's refusal of a file as an error with path and remedy; any other one is a fault of rota."""
+    """Return an OSError of a file as an error with path and remedy; other errors unchanged."""
     from pathlib import Path
 
     from rota.store.sqlite.store import FORBIDDEN, NO_SPACE, refusal
@@ -298,7 +298,7 @@ def _alone(ctx: click.Context, invocation: Invocation) -> Any:
 
 
 def main() -> NoReturn:
-    """Run the command `rota`; what nobody foresaw is a fault in rota itself and ends with 70."""
+    """Run the command `rota`; an unexpected exception ends with 70."""
     open_closed_streams()
     try:
         cli.main()
@@ -313,10 +313,10 @@ WHOLE = 1000
 
 
 class RotaGroup(RotaCommand, click.Group):
-    """A command that has commands below it."""
+    """A command with subcommands."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Print the commands with the first sentence of each, whole."""
+        """Print the subcommands with the first sentence of each."""
         rows = [(name, self.commands[name].get_short_help_str(WHOLE)) for name in sorted(self.commands)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

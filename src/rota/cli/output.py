@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading. On a narrow terminal `flexible` columns are the first to be cut; `spare` ones go before others are."""
+    """A heading. A narrow terminal omits `spare` columns first, then cuts `flexible` ones."""
 
     title: str
     flexible: bool = False
@@ -157,7 +157,7 @@ UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errn
 
 
 def open_closed_streams() -> None:
-    """Lead streams that are closed nowhere, so that no file which is opened later takes their number."""
+    """Open closed streams to /dev/null, so that no other file gets their descriptor."""
     for number, name in enumerate(NAMES):
         try:
             os.fstat(number)
@@ -169,12 +169,12 @@ def open_closed_streams() -> None:
 
 
 def is_unwritable(error: BaseException) -> bool:
-    """Tell whether an error is that of a stream which takes no more; those of files name their path."""
+    """Return whether a stream cannot be written; errors of files name their path."""
     return isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None
 
 
 def let_go(stream: TextIO) -> None:
-    """Write what a stream still holds, where its reader takes it within a moment; then lead it nowhere."""
+    """Flush a stream for at most a moment, then redirect it to /dev/null."""
     buffer = getattr(stream, "buffer", None)
     if isinstance(buffer, BackgroundWriter):
         buffer.settle(DRAIN_WAIT)
@@ -184,20 +184,20 @@ def let_go(stream: TextIO) -> None:
 
 
 def give_up(stream: TextIO) -> None:
-    """Lead a stream nowhere: what is left in its buffer could not be written at the end either."""
+    """Redirect a stream to /dev/null; the rest of its buffer cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 class CleanStream:
-    """A text stream through which no control sequence of a text from outside reaches the terminal."""
+    """A text stream that removes control sequences of foreign texts."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text; only the colours that rota writes itself stay in it."""
+        """Write a text without control sequences, except rota's own colours."""
         self.stream.write(clean_except_styles(text))
         return len(text)
 
@@ -213,7 +213,7 @@ class CleanStream:
 
 @contextmanager
 def clean_streams() -> Iterator[None]:
-    """Clean what is written to stdout and stderr: commands, tables, errors, the console and the log alike."""
+    """Remove control sequences from everything written to stdout and stderr."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
         stream if isinstance(stream, CleanStream) else cast("TextIO", CleanStream(stream)) for stream in before
@@ -225,7 +225,7 @@ def clean_streams() -> Iterator[None]:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON that a terminal shows and a program reads unchanged: controls are escaped, not removed."""
+    """Return a value as JSON with escaped control characters."""
     return escape_controls(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
@@ -236,7 +236,7 @@ def direct_stream(stream: TextIO) -> TextIO:
 
 @contextmanager
 def telling(stream: TextIO) -> Iterator[None]:
-    """Tell what is also recorded elsewhere: nobody need hear it, and a stream that takes no more stops nothing."""
+    """Ignore a closed or full stream: the output is also recorded elsewhere."""
     try:
         yield
     except BrokenPipeError:
@@ -247,7 +247,7 @@ def telling(stream: TextIO) -> Iterator[None]:
 
 
 class BackgroundWriter(io.BufferedIOBase):
-    """Writes to a stream's file from a thread of its own: `write` never waits for the reader.
+    """Writes to a stream's file from its own thread: `write` never blocks.
 
     A full buffer drops whole writes and counts their lines. `say_dropped` words the line that stands for them, which is
     written as soon as the reader goes on; `stalled` is called once when the dropping begins.
@@ -276,19 +276,19 @@ class BackgroundWriter(io.BufferedIOBase):
         self._thread.start()
 
     def fileno(self) -> int:
-        """Return the file that is written to."""
+        """Return the file descriptor."""
         return self._file
 
     def isatty(self) -> bool:
-        """Tell whether the file is a terminal."""
+        """Return whether the file is a terminal."""
         return os.isatty(self._file)
 
     def writable(self) -> bool:
-        """Tell that it takes text."""
+        """Return True."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Take `data` over, or drop it where the buffer is full; never wait."""
+        """Buffer `data`, or drop it if the buffer is full; never block."""
         taken = bytes(data)
         with self._changed:
             begins = self._drop(taken)
@@ -299,12 +299,12 @@ class BackgroundWriter(io.BufferedIOBase):
         return len(taken)
 
     def settle(self, within: float) -> bool:
-        """Wait until all that was taken over is written, so many seconds at most; tell whether it is."""
+        """Wait at most `within` seconds until the buffer is written; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._size, within)
 
     def end(self, within: float) -> bool:
-        """Wait until all is written, so many seconds at most; tell whether it is. Nothing may be written after this."""
+        """Wait at most `within` seconds for the last write; return whether it is done. No write may follow."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -312,14 +312,14 @@ class BackgroundWriter(io.BufferedIOBase):
         return not self._thread.is_alive()
 
     def _drop(self, data: bytes) -> bool:
-        """Count `data` as dropped while there is no room; tell whether this is where the dropping begins."""
+        """Count `data` as dropped while the buffer is full; return whether dropping starts here."""
         was = self._dropping
         self._dropping = self._size + len(data) > (self._limit // 2 if was else self._limit)
         self._dropped += data.count(b"\n") if self._dropping else 0
         return self._dropping and not was
 
     def _put(self, data: bytes) -> None:
-        """Queue `data`, after the line that stands for what was dropped before it."""
+        """Queue `data` after the line about dropped lines."""
         for piece in (self._notice(), data):
             if piece:
                 self._waiting.append(piece)
@@ -343,13 +343,13 @@ class BackgroundWriter(io.BufferedIOBase):
                 self._changed.notify_all()
 
     def _next(self) -> bytes | None:
-        """Wait for what is to be written; None: nothing more comes."""
+        """Wait for the next piece; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
             return self._waiting.popleft() if self._waiting else None
 
     def _write_out(self, piece: bytes) -> bool:
-        """Write, however long the reader takes; tell whether the file took it."""
+        """Write and wait for the reader; return whether the write succeeded."""
         view = memoryview(piece)
         while view:
             try:
@@ -367,9 +367,9 @@ class BackgroundWriter(io.BufferedIOBase):
 
 @contextmanager
 def background_streams(say_dropped: Mapping[str, Callable[[int], str]]) -> Iterator[None]:
-    """Have stdout and stderr written by threads, so that a reader that stops reading stops nothing else.
+    """Write stdout and stderr from threads, so that a stalled reader blocks nothing else.
 
-    At the end the rest is waited for, but not without end: a stream that is still stuck then leads nowhere.
+    At the end wait a moment for the rest, then redirect a stuck stream to /dev/null.
     """
     before = sys.stdout, sys.stderr
     writers = {}
@@ -404,14 +404,14 @@ def _has_file(stream: TextIO) -> bool:
 
 
 class _Noted:
-    """Whether Ctrl-C was pressed. A plain value: what has a lock may be held by the code that was interrupted."""
+    """Whether Ctrl-C was pressed. No lock: the interrupted code may hold it."""
 
     pressed = False
 
 
 @contextmanager
 def interrupts_noted() -> Iterator[None]:
-    """Note a Ctrl-C besides raising it, so that the next pause of the command raises one that got lost."""
+    """Record a Ctrl-C besides raising it, so that the next pause can raise a lost one."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -430,7 +430,7 @@ def _note(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def raise_lost_interrupt() -> None:
-    """Raise a Ctrl-C that was pressed and did not come through."""
+    """Raise KeyboardInterrupt for a lost Ctrl-C."""
     if _Noted.pressed:
         _Noted.pressed = False
         raise KeyboardInterrupt
@@ -452,7 +452,7 @@ def coloured(status: Status, text: str | None = None) -> str:
 
 
 def colour_of(run: Run) -> str | None:
-    """Return the colour of a run; one that looks green but was refused tools is none."""
+    """Return the colour of a run; a completed run with denied tools is not green."""
     denied = run.status is Status.COMPLETED and run.denied_tools
     return COLOURS[Status.SKIPPED] if denied else COLOURS.get(run.status.shown)
 
@@ -462,10 +462,10 @@ UNBROKEN = "\u2011"
 
 
 class HelpLayout(click.HelpFormatter):
-    """Help whose lines end between words."""
+    """Help that breaks no line at a hyphen."""
 
     def write(self, string: str) -> None:
-        """Write what is laid out."""
+        """Write with plain hyphens."""
         super().write(string.replace(UNBROKEN, "-"))
 
     def write_text(self, text: str) -> None:
@@ -473,11 +473,11 @@ class HelpLayout(click.HelpFormatter):
         super().write_text(text.replace("-", UNBROKEN))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Write names and what they are, side by side."""
+        """Write names and descriptions in two columns."""
         super().write_dl([(name, text.replace("-", UNBROKEN)) for name, text in rows], col_max, col_spacing)
 
 
 class HelpContext(click.Context):
-    """What a command is run in."""
+    """A context with this layout."""
 
     formatter_class = HelpLayout

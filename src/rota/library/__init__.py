@@ -1,1 +1,1 @@
-"""The face for Python: `rota.Scheduler`, a guest in somebody's process, and what it answers."""
+"""The Python API: `rota.Scheduler`, embedded in the host process, and its results."""

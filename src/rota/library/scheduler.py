@@ -54,21 +54,21 @@ Opened = tuple[AbstractAsyncContextManager[Reservation], Play]
 
 
 class Reserved:
-    """A slot that is held while a block runs: `async with`, or `with` through `scheduler.sync`."""
+    """A slot held during a block: `async with`, or `with` through `scheduler.sync`."""
 
     def __init__(self, opening: Callable[[], Opened]) -> None:
         self._opening = opening
         self._opened: Opened | None = None
 
     def begin(self) -> "Future[Reservation]":
-        """Begin to wait for the slot."""
+        """Start to wait for the slot."""
         held, play = self._opened = self._opening()
         return play(_enter(held))
 
     def give_back(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> "Future[None] | None":
-        """Begin to give it back; None where the scheduler has stopped and taken it back itself."""
+        """Start to return the slot; None if the scheduler has stopped."""
         assert self._opened is not None
         held, play = self._opened
         with contextlib.suppress(errors.SchedulerError):
@@ -98,7 +98,6 @@ async def _leave(
     error: BaseException | None,
     traceback: TracebackType | None,
 ) -> None:
-    """Leave the block on the scheduler's side; its exception goes on in the host's."""
     try:
         await held.__aexit__(kind, error, traceback)
     except BaseException as raised:
@@ -107,7 +106,7 @@ async def _leave(
 
 
 class Blocking:
-    """The methods that are awaited, as ones that block the calling thread. Not for the thread of an event loop."""
+    """Blocking variants of the async methods. Do not call them on the thread of an event loop."""
 
     def __init__(self, scheduler: "Scheduler") -> None:
         self._scheduler = scheduler
@@ -120,7 +119,7 @@ class Blocking:
         *,
         force: bool = False,
     ) -> TriggerResult:
-        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue."""
+        """Start a job, or a schedule of an agent, manually; at capacity its run waits in the queue."""
         return self._scheduler.begin_trigger(agent_or_job, schedule, params=params, force=force).result()
 
     def wait(self, run: str | TriggerResult, timeout: float | None = None) -> Run:
@@ -141,7 +140,7 @@ class Blocking:
         job: str | None = None,
         within: str | float | timedelta | None = None,
     ) -> Iterator[Reservation]:
-        """Hold the next free slot, and room in `pools`, for the code of a `with` block (R-13)."""
+        """Hold the next free slot, and room in `pools`, for the code of a `with` block."""
         reserved = self._scheduler.reserve_slot(pools, job=job, within=within)
         reservation = reserved.begin().result()
         try:
@@ -153,12 +152,12 @@ class Blocking:
 
 
 def run_named(run: str | TriggerResult) -> str:
-    """Return the identifier or handle of a run, also of the one that a trigger made."""
+    """Return the identifier or handle of a run, or of a trigger's result."""
     return run if isinstance(run, str) else run.run
 
 
 def late(run: str, timeout: float | None) -> TimeoutError:
-    """Return what whoever waited too short is told."""
+    """Return the error of a wait that was too short."""
     return TimeoutError(f"{run} is not final after {timeout} s; it goes on")
 
 
@@ -169,7 +168,7 @@ def _finish(given: "Future[None] | None") -> None:
 
 
 def state_of(store: Path) -> Path:
-    """Return the state folder: that of a database named rota.db, or the folder that was given."""
+    """Return the state folder: that of a database named rota.db, or the given folder."""
     if "://" in str(store) or ":/" in str(store):
         raise errors.InvalidValue(f"store {str(store)!r} is no path", hint='write a path such as "state/rota.db"')
     if store.suffix and store.name != DATABASE and not store.is_dir():
@@ -181,7 +180,7 @@ def state_of(store: Path) -> Path:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder of other things: the state folder is closed to others, and all of it is rota's."""
+    """Refuse a folder with other files: rota owns its state folder."""
     found = os.listdir(folder) if folder.is_dir() else []
     if found and DATABASE not in found and found != [".gitignore"]:
         hint = f"give it a folder of its own: {str(folder / 'rota' / DATABASE)!r}"
@@ -189,7 +188,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def duration_of(within: str | float | timedelta | None) -> timedelta | None:
-    """Return how long somebody wants to wait: a text such as `5m`, seconds, or a timedelta."""
+    """Return a timeout as a timedelta: from a text such as `5m`, seconds, or a timedelta."""
     if within is None or isinstance(within, timedelta):
         return within
     return parse_duration(within) if isinstance(within, str) else timedelta(seconds=within)
@@ -204,7 +203,7 @@ NOW = Stop("now", timedelta())
 
 
 class Scheduler(Declaring):
-    """A scheduler as a guest in this process: a thread of its own, no signal handlers, nothing global.
+    """A scheduler embedded in this process: its own thread, no signal handlers, no globals.
 
     `store` is the database, `state/rota.db`, or the folder that holds it; ":memory:" is a temporary folder that is
     removed at the stop; "postgresql://user@host/name" is one that machines share, with the state of this one in `.rota`
@@ -269,12 +268,12 @@ class Scheduler(Declaring):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is at work."""
+        """Whether the scheduler runs."""
         guest = self._guest
         return guest is not None and guest.served.done() and not guest.gone.done()
 
     def start(self) -> None:
-        """Begin on a thread, and return when it is at work; one that runs already goes on."""
+        """Start the scheduler on a thread and return when it runs; no effect if it runs already."""
         with self._starting:
             if self._guest is None:
                 guest, since = self._begin(host=None)
@@ -282,7 +281,7 @@ class Scheduler(Declaring):
                 self._go_live(guest, since)
 
     def stop(self, wait: bool = True, timeout: float | None = None, *, detach: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Start nothing more, let runs end for `timeout` seconds, end those that are left, and return when it is over.
+        """Start no new runs, wait `timeout` seconds for running ones, kill the rest, and return.
 
         `timeout` None is `stop_timeout`, 30 s. Where runs had to be ended SchedulerShutdownError says so. Without
         `wait` they are ended at once. With `detach` commands go on, and the next start records how they end.
@@ -350,7 +349,7 @@ class Scheduler(Declaring):
         *,
         force: bool = False,
     ) -> TriggerResult:
-        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue.
+        """Start a job, or a schedule of an agent, manually; at capacity its run waits in the queue.
 
         `params` are params that the job declares. What the job refuses is told by the result; UnknownJob and other
         mistakes of the caller are raised.
@@ -375,7 +374,7 @@ class Scheduler(Declaring):
         job: str | None = None,
         within: str | float | timedelta | None = None,
     ) -> Reserved:
-        """Hold the next free slot, and room in `pools`, for the code of an `async with` block (R-13)."""
+        """Hold the next free slot, and room in `pools`, for the code of an `async with` block."""
         return Reserved(partial(self._reserve, pools=pools, job=job, within=duration_of(within)))
 
     @property
@@ -386,39 +385,39 @@ class Scheduler(Declaring):
     # seeing
 
     def status(self) -> SchedulerStatus:
-        """Return whether it runs, how many runs are under way, and how each job is."""
+        """Return whether the scheduler runs, the number of running runs, and the state of each job."""
         running = self.is_running
         if not running and not self._stored:
             return declared_status(self.declarations.everything().jobs)
         return self.operate(partial(status_of, running=running))
 
     def running_count(self, agent_or_job: str | None = None) -> int:
-        """Return how many runs are under way, of an agent, of a job, or of all."""
+        """Return the number of running runs of an agent, of a job, or of all."""
         return self.operate(partial(running_count, name=agent_or_job)) if self.is_running else 0
 
     def next_fires(self, job: str, n: int = 3) -> list[datetime]:
-        """Return when a job starts next, in its own zone."""
+        """Return the next fires of a job, in its own time zone."""
         if self.is_running or self._stored:
             with contextlib.suppress(errors.UnknownJob):
                 return self.operate(partial(fires_of, name=job, n=n))
         return fires_of_spec(self.declarations.everything().jobs, job, n=n, now=self._clock.now())
 
     def history(self, job: str | None = None, limit: int = RUNS) -> list[Run]:
-        """Return the newest runs of a job, or of all jobs, the oldest of them first."""
+        """Return the newest runs of a job or of all jobs, oldest first."""
         return self.operate(partial(story_of, name=job, limit=limit))
 
     @property
     def state(self) -> Path:
-        """The folder that holds everything; of a scheduler in memory only while it runs."""
+        """The state folder; for a scheduler in memory only while it runs."""
         return self._state
 
     @property
     def clock(self) -> Clock:
-        """The clock that it goes by."""
+        """The clock of the scheduler."""
         return self._clock
 
     def operate(self, work: Callable[[Store], T], *, wakes: bool = False) -> T:
-        """Do something with the store and return its result; what it changed is looked at where `wakes`."""
+        """Run an operation on the store and return its result; `wakes` wakes the loops afterwards."""
         guest = self._guest
         if guest is not None:
             return guest.do(work, wakes=wakes).result()
@@ -439,7 +438,7 @@ class Scheduler(Declaring):
     def begin_trigger(
         self, name: str, schedule: str | None, *, params: Mapping[str, Any] | None, force: bool
     ) -> "Future[TriggerResult]":
-        """Begin to trigger a job."""
+        """Start to trigger a job."""
 
         def work(store: Store) -> TriggerResult:
             now = self._clock.now()
@@ -451,7 +450,7 @@ class Scheduler(Declaring):
         return self._running().do(work, wakes=True)
 
     def begin_wait(self, run: str) -> "Future[Run]":
-        """Begin to wait for a run."""
+        """Start to wait for a run."""
         guest = self._running()
         return guest.play(guest.finished(run))
 
@@ -497,7 +496,6 @@ class Scheduler(Declaring):
             raise
 
     def _take_end(self) -> None:
-        """Forget a scheduler that is over, on its own thread."""
         self.declarations.live = None
         self._guest = self._host = None
         if self._temporary is not None:
@@ -530,7 +528,7 @@ class Scheduler(Declaring):
 
 
 def _judge(ended: int, *, bound: float, asked: bool) -> None:
-    """Tell who waited for runs that some of them had to be ended."""
+    """Raise if runs had to be killed at the stop."""
     if ended and not asked:
         what = f"{counted(ended, 'run')} did not end within {bound:g} s and had to be ended"
         raise errors.SchedulerShutdownError(what, timed_out=True)
@@ -539,7 +537,7 @@ def _judge(ended: int, *, bound: float, asked: bool) -> None:
 def next_trigger(
     last_completed: datetime | None, interval: str | timedelta, jitter: float = 0, *, now: datetime | None = None
 ) -> datetime:
-    """Return when an interval is due: at once the first time, else an interval after its last completion.
+    """Return when an interval is due: immediately the first time, else one interval after the last completion.
 
     Never before now; `jitter` delays it by up to so many percent of the interval, 50 at most.
     """
@@ -547,7 +545,7 @@ def next_trigger(
 
 
 def is_due(next_run_at: datetime, now: datetime | None = None) -> bool:
-    """Tell whether an instant has come."""
+    """Return whether an instant is in the past."""
     return cursor.is_due(next_run_at, _now(now))
 
 
@@ -589,13 +587,13 @@ def _on_disk(folder: Path, maker: Author, name: str, arguments: Mapping[str, Any
 
 
 def _acting_here(store: Store, maker: Author) -> Author:
-    """Return who acts on a project on disk: inside a run that run, under the name that was given."""
+    """Return the author of changes in a project on disk: inside a run that run, under the given name."""
     found = tools_maker(store, os.environ)
     return maker if found.run_id is None else replace(found, name=found.name if maker.name == USER else maker.name)
 
 
 def _acting(store: Store, maker: Author) -> Author:
-    """Return who acts: the name that was given, in the run that was."""
+    """Return the author: the given name, in the given run."""
     if maker.run_id is None:
         return maker
     found = maker_of(store, {RUN_ID: maker.run_id})

@@ -24,7 +24,7 @@ from rota.store.queries import load_queries
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only by its methods."""
 
     def __init__(self, now: datetime) -> None:
         self._now = cut_to_ms(now)
@@ -44,7 +44,7 @@ class FakeClock:
         return self._monotonic + self._suspended
 
     def advance(self, duration: timedelta | str) -> None:
-        """Let time pass."""
+        """Advance all clocks."""
         passed = parse_duration(duration) if isinstance(duration, str) else duration
         self._now += passed
         self._monotonic += passed.total_seconds()
@@ -54,7 +54,7 @@ class FakeClock:
         self._now += duration
 
     def suspend(self, duration: timedelta) -> None:
-        """Let the machine sleep: the wall clock moves, the monotonic one does not."""
+        """Suspend the machine: the wall clock moves, the monotonic one does not."""
         self._now += duration
         self._suspended += duration.total_seconds()
 
@@ -63,7 +63,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 
 
 class _Watched:
-    """A transaction that counts the statements which changed something; what is set is set in it."""
+    """A transaction that counts statements that changed rows."""
 
     _database: Database
     _store: "CountingStore"
@@ -102,13 +102,12 @@ class _Watched:
 
 @cache
 def _writing() -> frozenset[str]:
-    """Return the names of the statements that do not only look."""
     texts = {name: _COMMENT.sub("", text).split() for name, text in load_queries("sqlite").items()}
     return frozenset(name for name, words in texts.items() if words and words[0] != "SELECT")
 
 
 class CountingStore:
-    """A store that knows how many submitted writes are under way, and how many statements changed something."""
+    """A store that counts pending writes and statements that changed rows."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -143,7 +142,7 @@ DELIVERED = DeliveryResult(ok=True, answer=200)
 
 
 class ScriptedPost:
-    """Keeps what was sent. `answer` decides what becomes of a letter; attempts to targets in `held` never end."""
+    """Records sent notifications. `answer` decides the result; attempts to targets in `held` never end."""
 
     def __init__(self) -> None:
         self.letters: list[Message] = []
@@ -152,19 +151,19 @@ class ScriptedPost:
         self.held: set[str] = set()
 
     async def send(self, letter: Message) -> DeliveryResult:
-        """Keep a letter."""
+        """Record a notification."""
         self.letters.append(letter)
         if letter.target.name in self.held:
             await asyncio.Event().wait()
         return self.answer(letter)
 
     async def ping(self, target: Target) -> DeliveryResult:
-        """Keep a ping."""
+        """Record a ping."""
         self.pings.append(target)
         return DELIVERED
 
     def told(self) -> list[tuple[str, str, str]]:
-        """Return who was told of what: target, event and run of each letter."""
+        """Return target, event and run of each sent notification."""
         return [(one.target.name, one.payload["event"], one.payload["run"]) for one in self.letters]
 
 
@@ -174,7 +173,7 @@ COMPLETED = Outcome(Status.COMPLETED, exit_code=0)
 
 @dataclass(slots=True)
 class ScriptedProcess:
-    """A process that ends when the script says so."""
+    """A process that ends by script."""
 
     run_id: str
     identity: ProcessIdentity
@@ -185,11 +184,11 @@ class ScriptedProcess:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self) -> None:
-        """Let it begin."""
+        """Open the gate."""
         self.begun = True
 
     def close(self) -> None:
-        """Send it away; it never begins."""
+        """Close the gate; the process never starts."""
         self.end(Outcome(Status.FAILED, Reason.SHUTDOWN, error="sent away"))
 
     def end(self, ending: Outcome | None = None) -> None:
@@ -200,7 +199,7 @@ class ScriptedProcess:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a job's process does: how long it takes and how it ends."""
+    """The duration and the result of a job's process."""
 
     takes: timedelta = timedelta()
     ending: Outcome = COMPLETED
@@ -208,7 +207,7 @@ class Script:
 
 
 class ScriptedProcesses:
-    """Processes by script: no process is started, time is the fake clock's. They outlive an engine, as keepers do."""
+    """Scripted processes on the fake clock; none is started. They outlive an engine, as keepers do."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.scripts: dict[str, Script] = {}
@@ -225,14 +224,14 @@ class ScriptedProcesses:
         self._pid = 100_000
 
     def prepare(self, claimed: Claimed) -> Claimed:
-        """Return what a start needs, or raise what the test put into `refused`."""
+        """Return the parameters of a start, or raise the error in `refused`."""
         if claimed.run.job in self.refused:
             self.turned_away.append(claimed.run.handle)
             raise self.refused[claimed.run.job]
         return claimed
 
     async def launch(self, run_id: str, prepared: Claimed) -> ScriptedProcess:
-        """Make a process that waits at its gate."""
+        """Create a process that waits at its gate."""
         script = self.scripts.get(prepared.run.job, Script())
         self._pid += 1
         identity = ProcessIdentity(BOOT, self._pid, self._pid)
@@ -254,19 +253,19 @@ class ScriptedProcesses:
         return process.ending
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
-        """Answer as the test says: pass, false or error."""
+        """Return the scripted answer: pass, false or error."""
         del claimed, index
         answer: Any = self.conditions.get(condition.title, "pass")
         return ConditionResult(condition.title, answer)
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
-        """End a process as one that was stopped, when its script lets it."""
+        """Stop a process, if its script allows it."""
         for process in self.living.values():
             if process.identity == identity and process.stops:
                 process.end(Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped" if not at_once else "killed"))
 
     def caller(self) -> ProcessIdentity:
-        """Make a process that may call directly; it lives until `leave`."""
+        """Create a process that may call directly; it lives until `leave`."""
         self._pid += 1
         identity = ProcessIdentity(BOOT, self._pid, self._pid)
         self.callers[identity] = asyncio.Event()
@@ -281,34 +280,34 @@ class ScriptedProcesses:
         await self.callers[identity].wait()
 
     def alive(self, identity: ProcessIdentity) -> bool:
-        """Tell whether it runs."""
+        """Return whether the process runs."""
         if identity in self.callers:
             return not self.callers[identity].is_set()
         return any(process.identity == identity and not process.ended.is_set() for process in self.living.values())
 
     def outcome_left(self, run_id: str) -> bool:
-        """Tell whether it ended while nobody looked."""
+        """Return whether the process ended unobserved."""
         process = self.living.get(run_id)
         return process is not None and process.ended.is_set()
 
     async def sweep(self, run_id: str) -> list[int]:
-        """Kill what is left of a run."""
+        """Kill the rest of a run."""
         self.living.pop(run_id, None)
         return []
 
     def next_end(self) -> datetime | None:
-        """Return when the next process ends by itself."""
+        """Return when the next process ends."""
         return min((one.ends_at for one in self.living.values() if not one.ended.is_set()), default=None)
 
     def end_due(self) -> None:
-        """End what is due by the clock."""
+        """End the processes that are due."""
         for process in list(self.living.values()):
             if process.ends_at <= self._clock.now() and not process.ended.is_set():
                 process.end(replace(process.ending, finished_at=process.ends_at))
 
 
 class ScriptedSources:
-    """Work sources by script: those that a test puts into `sources` by place, called at once; the others are real."""
+    """Scripted work sources: those in `sources`, by place; the others are real."""
 
     def __init__(self, settings: Settings, classes: Classes) -> None:
         self.sources: dict[str, Source] = {}
@@ -319,6 +318,6 @@ class ScriptedSources:
         return self.sources.get(wanted.place) or self._real.find(wanted)
 
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
-        """Return what a call brings; it takes no time."""
+        """Return the result of a call, which takes no time."""
         del within, late
         return call()

@@ -78,11 +78,11 @@ class Scene:
         self.functions: InProcessFunctions
 
     def open_database(self) -> Store:
-        """Open the database that the scene plays on: the file of its folder, made where it is not there."""
+        """Open or create the database of the scene."""
         return open_store(self.settings.database, now=self.clock.now())
 
     async def start(self) -> int:
-        """Begin as a new process would, with a new epoch and recovery; return how many runs were recovered."""
+        """Start like a new process, with a new epoch and recovery; return the number of recovered runs."""
         self._pid += 1
         self._living = self._pid
         me = ProcessIdentity(self.boot, self._pid, self._pid)
@@ -133,7 +133,7 @@ class Scene:
         )
 
     async def claim_now(self) -> None:
-        """Claim at once, as a loop does: after a look at the clock of the database server."""
+        """Claim as the loop does, by the clock of the database server."""
         await self.engine.follows_clock()
         self.engine.claim_now()
 
@@ -150,7 +150,7 @@ class Scene:
             self.engine.free_slot(run_id)
 
     async def crash(self) -> None:
-        """Vanish as by kill -9: nothing more is written; scripted processes go on, as keepers do."""
+        """Crash as by kill -9: write nothing more; scripted processes continue, as keepers do."""
         await self.quiet()
         self._living = 0
         for carried in self.engine.executor.carried.values():
@@ -170,7 +170,7 @@ class Scene:
         self.store.close()
 
     async def quiet(self) -> None:
-        """Let everything that is under way come to rest."""
+        """Wait until nothing is pending."""
         calm = 0
         while calm < YIELDS:
             if self.store.under_way:
@@ -179,7 +179,7 @@ class Scene:
             calm += await _turn_of_the_loop()
 
     async def settle(self) -> None:
-        """Do all that is due at this instant of the fake clock."""
+        """Run everything that is due at this instant of the fake clock."""
         while True:
             self.processes.end_due()
             before = self.store.changes
@@ -202,7 +202,7 @@ class Scene:
                 return
 
     async def advance(self, duration: timedelta | str) -> None:
-        """Let time pass, stopping at every instant at which something is due."""
+        """Advance the clock, stopping at every instant at which something is due."""
         passed = parse_duration(duration) if isinstance(duration, str) else duration
         until = self.clock.now() + passed
         await self.settle()
@@ -213,7 +213,7 @@ class Scene:
         await self.settle()
 
     def next_due(self) -> datetime | None:
-        """Return when something happens next: a fire, a release, an expiry, the end of a process."""
+        """Return the next due instant: a fire, a release, an expiry, the end of a process."""
         found = [self.store.read(jobs.next_due), self.store.read(next_release), self.processes.next_end()]
         found += [self.store.read(work_items.next_due), self.store.read(notifications.next_due)]
         found.append(self.store.read(notifications.next_deadline))
@@ -226,11 +226,11 @@ class Scene:
             self.store.write(partial(create, spec=spec, source=source, tzdata=tzdata_version(), now=self.clock.now()))
 
     def trigger(self, name: str, **kwargs: Any) -> str:
-        """Start a job by hand; return its handle."""
+        """Start a job manually; return its handle."""
         return trigger(self.store, name, now=self.clock.now(), **kwargs).handle
 
     def job(self, name: str) -> Job:
-        """Return a job as it is stored."""
+        """Return a stored job."""
         return self.store.read(partial(find_job, name=name))
 
     def history(self, name: str) -> list[Run]:
@@ -245,7 +245,7 @@ class Scene:
 
 
 async def _turn_of_the_loop() -> int:
-    """Let the loop go round; return for how many turns it counts: for half of all where nothing is ready after it."""
+    """Run one turn of the loop; return its weight: half of all turns if nothing is ready afterwards."""
     loop = asyncio.get_running_loop()
     turned: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turned.set_result, None)
@@ -261,10 +261,10 @@ PATIENCE = 60.0
 
 
 class WorkingScene(Scene):
-    """A scene whose functions are those of a program: they run for real, and no time passes meanwhile."""
+    """A scene that runs the functions of a program for real, in no time."""
 
     async def quiet(self) -> None:
-        """Let everything that is under way come to rest, functions too."""
+        """Wait until nothing is pending, functions included."""
         await super().quiet()
         while self.functions.busy:
             try:
@@ -276,7 +276,7 @@ class WorkingScene(Scene):
 
 
 class Told(NamedTuple):
-    """A run as a test tells it: the instant it was for, in the job's zone, its status and its reason."""
+    """A run in short: its instant in the job's time zone, status and reason."""
 
     at: str
     status: str
@@ -284,7 +284,7 @@ class Told(NamedTuple):
 
 
 class PlayedScheduler(Declaring):
-    """A scheduler on a clock that moves only when told. Functions run for real; commands follow a `script`."""
+    """A scheduler on a fake clock. Functions run for real; commands follow a `script`."""
 
     def __init__(self, declarations: Declarations, folder: Path, now: datetime) -> None:
         super().__init__(declarations)
@@ -298,7 +298,7 @@ class PlayedScheduler(Declaring):
         return self.scene.clock.now()
 
     def begin(self) -> None:
-        """Store what is declared, and do what is due at this instant."""
+        """Store the declared jobs and run everything that is due at this instant."""
         declared = self.declarations.everything()
         folder = self.scene.settings.folder
         self.scene.settings = replace(declared.settings, folder=folder, state=folder)
@@ -310,7 +310,7 @@ class PlayedScheduler(Declaring):
         self._play(self.scene.settle)
 
     def end(self) -> None:
-        """Let everything go."""
+        """Close the scene."""
         self.declarations.live = None
         try:
             self._play(self.scene.close)
@@ -319,7 +319,7 @@ class PlayedScheduler(Declaring):
             self._thread.shutdown()
 
     def put(self, spec: JobSpec, *, keep: bool) -> None:
-        """Store a job and do what is due."""
+        """Store a job and run everything that is due."""
         source = KEPT if keep else DECLARED
         self._do(partial(self.scene.store.write, partial(put_job, spec=spec, source=source, now=self.now)))
         self._play(self.scene.settle)
@@ -329,30 +329,30 @@ class PlayedScheduler(Declaring):
         self._do(partial(self.scene.store.write, partial(remove_job, name=name, now=self.now)))
 
     def put_source(self, place: str, source: Source) -> None:
-        """Let the jobs whose work source is at `place` ask this one instead: a repository, a folder, an address."""
+        """Replace the work source at `place`: a repository, a folder, an address."""
         self.scene.sources.sources[place] = source
 
     def advance(self, duration: timedelta | str) -> None:
-        """Let time pass, stopping at every instant at which something is due."""
+        """Advance the clock, stopping at every instant at which something is due."""
         self._play(partial(self.scene.advance, duration))
 
     def trigger(
         self, agent_or_job: str, schedule: str | None = None, params: Mapping[str, Any] | None = None
     ) -> TriggerResult:
-        """Start a job by hand, and do what is due."""
+        """Start a job manually and run everything that is due."""
         act = partial(trigger_job, self.scene.store, agent_or_job, schedule=schedule, params=params, now=self.now)
         result = self._do(act)
         self._play(self.scene.settle)
         return result
 
     def script(self, job: str, *, takes: timedelta | str = timedelta(), exit_code: int = 0) -> None:
-        """Say how long the commands of a job take and how they end; without a script they succeed at once."""
+        """Set duration and result of a job's commands; without a script they succeed at once."""
         lasts = parse_duration(takes) if isinstance(takes, str) else takes
         failed = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=exit_code)
         self.scene.processes.scripts[job] = doubles.Script(lasts, failed if exit_code else doubles.COMPLETED)
 
     def history(self, job: str) -> list[Told]:
-        """Return the runs of a job in short, oldest first; they compare with plain tuples."""
+        """Return the runs of a job in short, oldest first; they equal plain tuples."""
         zone = ZoneInfo(self._do(partial(self.scene.job, job)).spec.schedule.timezone)
         return [
             Told(run.nominal.astimezone(zone).isoformat(), run.status.value, run.reason.value if run.reason else None)
@@ -360,15 +360,15 @@ class PlayedScheduler(Declaring):
         ]
 
     def runs(self, job: str) -> list[Run]:
-        """Return the runs of a job with all that is stored of them, oldest first."""
+        """Return the stored runs of a job, oldest first."""
         return shown(self._do(partial(self.scene.history, job)))
 
     def next_fires(self, job: str, n: int = 3) -> list[datetime]:
-        """Return when a job starts next, in its own zone."""
+        """Return the next fires of a job, in its own time zone."""
         return self._do(partial(fires_of, self.scene.store, job, n=n))
 
     def status(self) -> SchedulerStatus:
-        """Return how each job is."""
+        """Return the state of each job."""
         return self._do(partial(status_of, self.scene.store, running=True))
 
     def _do(self, work: Callable[[], T]) -> T:
@@ -380,7 +380,7 @@ class PlayedScheduler(Declaring):
 
 @contextlib.contextmanager
 def scheduler(of: Declaring | None = None, *, now: str | datetime, **sections: Any) -> Iterator[PlayedScheduler]:
-    """Play a scheduler from `now` on: all that another one declares, or what is declared inside the block.
+    """Play a scheduler from `now` on: with the jobs of another one, or those declared inside the block.
 
     `sections` are those of `rota.Scheduler`, such as `timezone` and `pools`. Nothing is left on disk.
     """

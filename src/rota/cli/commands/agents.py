@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NONE = "no agents; a job with `prompt:` asks one: see the page Agents, or `rota init --with claude --dry-run`"
 UNKNOWN = "–"
 SPARE = frozenset({"PROGRAM", "HEADLESS"})
-"""What a narrow terminal does without; `rota agents check` tells all."""
+"""Columns that a narrow terminal omits; `rota agents check` prints all."""
 
 
 @click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
@@ -118,7 +118,7 @@ def _last(view: "AgentView", *, now: datetime) -> str:
 
 
 def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
-    """Return whether an agent can work: `ready`, what it lacks, or how long its provider is held."""
+    """Return the state of an agent: `ready`, what it lacks, or the end of its provider hold."""
     if view.found.problem:
         return plain(view.found.problem)
     if view.held is not None:
@@ -232,7 +232,7 @@ def mcp_command(invocation: Invocation, *, listing: bool) -> None:
 
 
 class ProjectTools:
-    """The tools of the project in which the server was started; it is opened at the first call that finds it."""
+    """The tools of the server's project, which opens at the first call."""
 
     def __init__(self, invocation: Invocation, opened: ExitStack) -> None:
         from rota.operations.tools.catalog import tools_of
@@ -243,7 +243,7 @@ class ProjectTools:
         self._toolbox: Toolbox | None = None
 
     def call(self, name: str, arguments: "Mapping[str, Any]") -> dict[str, Any]:
-        """Call a tool; raise RotaError where it is refused, or where there is no project to open."""
+        """Call a tool; raise RotaError if it is refused or there is no project."""
         if self._toolbox is None:
             self._toolbox = self._open()
         return self._toolbox.call(name, arguments)
@@ -259,7 +259,6 @@ class ProjectTools:
 
 
 def _show(invocation: Invocation) -> None:
-    """Print the tools, which are the same in every project."""
     from rota.operations.tools.catalog import tools_of
 
     tools = tools_of(_uncalled)

@@ -1,6 +1,5 @@
 """`rota approve` and `remove`."""
 
-import sys
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -85,23 +84,13 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
         _show(job, now)
     if dry_run:
         return _tell(invocation, job, approved=False, note="nothing was changed (--dry-run)")
-    if not yes and not _confirmed(invocation, name):
-        click.echo("not approved; it goes on waiting", err=True)
+    needs = f"approving needs a yes; look with `rota approve {name} --dry-run`, then pass --yes"
+    if not yes and not invocation.confirm("approve it?", needs=needs):
+        click.echo("not approved; it stays proposed", err=True)
         return 1
     after = store.write(partial(approve, name=name, digest=digest, now=now))
     wake(invocation.place().state)
-    return _tell(invocation, after, approved=True, note=f"{name} is approved{_first(after, now)}")
-
-
-def _first(job: "Job", now: datetime) -> str:
-    return "; " + next_fire(job, now=now)
-
-
-def _confirmed(invocation: Invocation, name: str) -> bool:
-    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
-    if invocation.as_json or not sys.stdin.isatty():
-        raise click.UsageError(f"approving needs a yes; look with `rota approve {name} --dry-run`, then pass --yes")
-    return click.confirm("approve it?", default=False)
+    return _tell(invocation, after, approved=True, note=f"{name} is approved; {next_fire(after, now=now)}")
 
 
 def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> int:
@@ -115,7 +104,7 @@ def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> i
 
 
 def _show(job: "Job", now: datetime) -> None:
-    """Print all that an approval is for: the exact prompt, access, budget and the next fires."""
+    """Print the approved content: exact prompt, access, budget and next fires."""
     from rota.operations.text import spec_pairs
 
     work = job.spec.work.agent
@@ -145,7 +134,7 @@ def _fires(job: "Job", now: datetime) -> list[dict[str, Any]]:
 
 
 def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
-    """Return when a job would start if it was approved now, or does since it is."""
+    """Return the next fires of a job, as if it was approved now."""
     if job.provisional_at is None:
         return coming_fires(job, n=FIRES)
     return next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)
@@ -177,7 +166,8 @@ def remove_command(
         if maker is not None and not invocation.as_json:
             _preview(found)
         if found and not dry_run:
-            if maker is not None and not yes and not _removal_confirmed(invocation):
+            needs = "removing all of a maker needs a yes; pass --yes, or look first with --dry-run"
+            if maker is not None and not yes and not invocation.confirm("remove them?", needs=needs):
                 click.echo("nothing was removed", err=True)
                 return 1
             now = invocation.now()
@@ -186,13 +176,6 @@ def remove_command(
             wake(place.state)
     _print_removed(invocation, found, dry_run=dry_run)
     return 0
-
-
-def _removal_confirmed(invocation: Invocation) -> bool:
-    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
-    if invocation.as_json or not sys.stdin.isatty():
-        raise click.UsageError("removing all of a maker needs a yes; pass --yes, or look first with --dry-run")
-    return click.confirm("remove them?", default=False)
 
 
 def _preview(found: "Sequence[Job]") -> None:

@@ -139,7 +139,7 @@ def migrate_command(invocation: Invocation, *, source: str | None, target: str, 
 
 
 def _spot(invocation: Invocation, text: str | None) -> "MigrationEnd":
-    """Return an end of the move; outside of a project both must be named in full."""
+    """Return one end of the migration; outside a project both need a full address."""
     from rota.operations.admin.migrate import MigrationEnd, read_spot
 
     state: Path | None
@@ -157,7 +157,7 @@ def _spot(invocation: Invocation, text: str | None) -> "MigrationEnd":
 
 @contextlib.contextmanager
 def _progress(invocation: Invocation) -> "Iterator[Telling]":
-    """Show how far the move is: a bar on a terminal, a line for each table elsewhere, nothing beside JSON."""
+    """Print progress: a bar on a terminal, else a line per table; nothing with --json."""
     if invocation.as_json:
         yield lambda *_: None
     elif sys.stdout.isatty():

@@ -1,6 +1,5 @@
 """`rota cancel` and `retry`."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,14 +91,14 @@ def _filter(
 
 
 def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool) -> None:
-    from rota.operations.direct_calls import direct_json
+    from rota.operations.direct_calls import direct_json, direct_view
 
     told: list[dict[str, Any]] = []
     refused: list[RotaError] = []
     with invocation.store() as (place, store):
         for handle in runs:
             try:
-                call = _direct_call(store, handle)
+                call = direct_view(store, handle) if is_id(handle) else None
                 if call is not None:
                     words = _cancel_call(invocation, place, store, call, dry_run=dry_run)
                     name, shape = call.name, dict(direct_json(call))
@@ -115,16 +114,10 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
     conclude(invocation, told, refused, dry_run=dry_run)
 
 
-def _direct_call(store: "Store", handle: str) -> "DirectView | None":
-    from rota.operations.direct_calls import direct_view
-
-    return direct_view(store, handle) if is_id(handle) else None
-
-
 def _cancel_call(
     invocation: Invocation, place: "ProjectPaths", store: "Store", call: "DirectView", *, dry_run: bool
 ) -> str:
-    """Take a direct call out of its line, or have it stopped (R-13)."""
+    """Withdraw a waiting direct call, or stop it."""
     from rota.operations.direct_actions import withdraw
 
     if call.status.final:
@@ -152,7 +145,7 @@ def _cancel(
 
 
 def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", done: "Cancelled") -> tuple["Run", str]:
-    """Wait a little for a running run to end; without a scheduler signal its keeper ourselves."""
+    """Wait a moment for a running run to end; without a scheduler signal its keeper."""
     from rota.operations.run_actions import stop_keeper
     from rota.operations.runs import show_run
     from rota.operations.status.status import carried, serves
@@ -177,7 +170,7 @@ SHOWN = 20
 
 
 def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool) -> int:
-    """Show what a filter names, ask, and cancel it; return the exit code."""
+    """Print the runs that match, confirm, and cancel them; return the exit code."""
     from rota.operations.bulk import cancel_matching, match_runs
 
     now = invocation.now()
@@ -188,7 +181,8 @@ def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool)
         if not found or dry_run:
             _tell(invocation, found, None, dry_run=dry_run)
             return 0
-        if not yes and not _confirmed(invocation):
+        needs = "cancelling by filter needs a yes; pass --yes, or look first with --dry-run"
+        if not yes and not invocation.confirm("cancel them?", needs=needs):
             click.echo("nothing was cancelled", err=True)
             return 1
         swept = cancel_matching(store, chosen, now=now)
@@ -197,15 +191,8 @@ def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool)
     return 0
 
 
-def _confirmed(invocation: Invocation) -> bool:
-    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
-    if invocation.as_json or not sys.stdin.isatty():
-        raise click.UsageError("cancelling by filter needs a yes; pass --yes, or look first with --dry-run")
-    return click.confirm("cancel them?", default=False)
-
-
 def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
-    """Let the scheduler stop what runs; without one signal the keepers ourselves."""
+    """Wake the scheduler to stop runs; without one signal the keepers."""
     from rota.engine.membership.control import wake
     from rota.operations.run_actions import stop_keeper
     from rota.operations.runs import show_run
@@ -219,7 +206,7 @@ def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
 
 def _preview(found: "Sequence[Matched]") -> None:
     if not found:
-        click.echo("no unfinished run is meant by that")
+        click.echo("no unfinished run matches")
         return
     rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:SHOWN]]
     print_table([Column("JOB"), Column("QUEUED"), Column("RUNNING")], rows)
@@ -315,7 +302,7 @@ def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retri
 
 
 def _print_retried(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> dict[str, Any]:
-    """Say what became of one run; return it as JSON: the new run, or what would be run again."""
+    """Print one retry; return it as JSON."""
     from rota.operations.runs import show_run
     from rota.operations.status.status import attended
 

@@ -63,14 +63,14 @@ def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
 
 
 def _counts(declared: "Declared") -> str:
-    """Return how much the file declares: `2 groups, 6 jobs`."""
+    """Return counts of the file: `2 groups, 6 jobs`."""
     groups = sum(spec.work.kind is Kind.GROUP for spec in declared.jobs)
     jobs = counted(len(declared.jobs) - groups, "job")
     return f"{counted(groups, 'group')}, {jobs}" if groups else jobs
 
 
 def coming_words(spec: "JobSpec", now: datetime) -> str:
-    """Return when a job that is new now would first fire, or why it would not."""
+    """Return the first fire of a new job, or why it has none."""
     if not spec.enabled:
         return "disabled"
     if spec.schedule.manual or spec.schedule.reboot:
@@ -86,7 +86,7 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
 
 
 def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
-    """Return when a job that is new now would first fire."""
+    """Return the first fire of a new job."""
     cursor = first_cursor(spec, created_at=now)
     if cursor.next_for is None or not has_lulls(spec.schedule):
         return cursor.next_at
@@ -169,7 +169,7 @@ def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) ->
 
 
 def _remember(invocation: Invocation, declared: "Declared") -> None:
-    """Let commands inside included projects find this one; that is a convenience, nothing is lost without it."""
+    """Record this project for commands inside included projects; a failure is only printed."""
     from rota.operations.project.includes import remember_host
 
     try:
@@ -179,7 +179,7 @@ def _remember(invocation: Invocation, declared: "Declared") -> None:
 
 
 def show_plan(plan: "Plan") -> None:
-    """Print a plan: one line a change, with what differs below it."""
+    """Print a plan: one line per change, with its differences below."""
     from rota.declare.plan import ChangeKind
 
     for change in plan.changing:

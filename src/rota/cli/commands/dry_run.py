@@ -29,7 +29,7 @@ NOTHING = "nothing was started, claimed or spent"
 def show_rehearsal(
     invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False, retry: bool = False
 ) -> int:
-    """Rehearse a start and show it."""
+    """Print the dry run of a start."""
     from rota.operations.dry_run import rehearse
 
     place = invocation.place()
@@ -98,7 +98,6 @@ def _where(found: "DryRunReport") -> str:
 
 
 def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
-    """Return what an agent would be given: the prompt's length, its session, what is carried over, what comes after."""
     asked = found.asked
     if asked is None:
         return []
@@ -113,7 +112,7 @@ def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
 
 
 def _quiet(found: "DryRunReport", now: datetime) -> str | None:
-    """Return the job's quiet hours; a start by hand does not heed them."""
+    """Return the job's quiet hours, which a manual start ignores."""
     told = say_quiet_now(found.spec.schedule, now=now)
     return told if told is None or told.endswith("open") else f"{told}; a start by hand ignores them"
 

@@ -167,7 +167,7 @@ def _report(found: "Imported", *, kind: str) -> None:
 
 
 def _warn_of_doubles(found: "Imported", *, file: str | None, system: bool) -> None:
-    """Say how the crontab is taken out: by its own means, and without what stays with cron."""
+    """Print how to remove the imported lines from the crontab."""
     if system:
         place = plain(file) if file else "the file that they are from, such as /etc/crontab"
         remove = f"put a `#` before its lines in {place}"

@@ -193,7 +193,7 @@ GROUP_COLOURS = {
 
 
 def group_lines(view: GroupView, zone: str, *, now: datetime) -> Iterator[str]:
-    """Yield a group as `rota groups show` prints it: its status and times, a line a member, and what can be done."""
+    """Yield a group as `rota groups show` prints it: status and times, members, and next commands."""
     group = view.group
     status = click.style(group.status.value, fg=GROUP_COLOURS[group.status])
     repeats = f"  repeats {view.repeated}" if view.repeated else ""
@@ -213,12 +213,12 @@ def _times(view: GroupView, zone: str, *, now: datetime) -> str:
 
 
 def summary(view: GroupView) -> str:
-    """Return how many members stand where: `1 completed, 1 failed, 1 cancelled, 1 always`."""
+    """Return members by status: `1 completed, 1 failed, 1 cancelled, 1 always`."""
     return ", ".join(f"{count} {word}" for word, count in counts(view).items())
 
 
 def member_lines(view: GroupView, zone: str, *, now: datetime) -> Iterator[str]:
-    """Yield a line a member: place, run, status, and why or how long."""
+    """Yield one line per member: place, run, status, and reason or duration."""
     names = max((len(seat.run.handle) for seat in view.seats), default=0)
     digits = len(str(len(view.seats)))
     for seat in view.seats:

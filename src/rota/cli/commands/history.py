@@ -131,7 +131,7 @@ def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
 
 
 def show_matches(invocation: Invocation, text: str, *, name: str | None, since: str | None, limit: int) -> None:
-    """Print the lines that hold `text`, of one run, of a job's runs or of all, newest runs first."""
+    """Print the lines that contain `text`, of one run, a job's runs or all runs, newest first."""
     from rota.operations.jobs import project_timezone
     from rota.operations.runs import search_output
 
@@ -159,7 +159,7 @@ LOOK_AGAIN = 0.2
 
 @dataclass(frozen=True, slots=True)
 class OutputSource:
-    """Whose output is read, how it stands, why there is nothing to read, if so, and whether anybody will end it."""
+    """The owner of an output, its status, why it is empty, and whether it can still grow."""
 
     id: str
     name: str
@@ -225,7 +225,7 @@ def logs_command(
 
 
 def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -> str:
-    """Return the run whose output is meant: of a job alone not one that never started, such as a skipped instant."""
+    """Return the run to read; for a job its newest run that started."""
     from rota.operations.runs import find_run, find_started, find_unfinished
 
     if is_id(name):
@@ -240,7 +240,6 @@ def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -
 
 
 def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name: str) -> Look:
-    """Return a look at a run, or at a direct call."""
     from rota.operations.direct_calls import direct_spec, direct_view
     from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run

@@ -68,7 +68,6 @@ def _tell(machine: "Machine", files: dict[str, str], *, kind: str | None, dry_ru
 
 
 def _agent_words(found: "AgentProbe") -> str:
-    """Return whether an agent can work: `logged in, runs headless`."""
     if found.problem:
         return f"{found.problem}   (rota doctor says what to do)"
     words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
@@ -135,7 +134,7 @@ def _trust_tell(folder: str, modules: Sequence[str], *, before: bool, after: boo
 
 
 def ensure_trust(invocation: Invocation) -> None:
-    """Ask once whether a project that a person acts on is trusted; where nobody can be asked, FolderUntrusted."""
+    """Ask once whether to trust the project; raise FolderUntrusted without a terminal."""
     from rota.operations.project.load import require_trust
 
     place = invocation.place()

@@ -68,7 +68,7 @@ def _row(view: "JobView", zone: str, *, now: datetime) -> "Row":
 
 
 def _last_lines(legend: str, advice: str) -> str:
-    """Return both on one line, or on two where the terminal is too narrow for that."""
+    """Return one line, or two on a narrow terminal."""
     import shutil
     import sys
 
@@ -78,7 +78,7 @@ def _last_lines(legend: str, advice: str) -> str:
 
 
 def _used(run: "Run") -> str:
-    """Return what a run cost; where nobody knows that, how many tokens it took."""
+    """Return the cost of a run, or its tokens if the cost is unknown."""
 
     if "usd_millionths" in run.usage:
         return f" · {say_money(run.usage['usd_millionths'])}"
@@ -166,7 +166,6 @@ def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
 
 
 def _show_group(view: "RunView", group: "GroupView | None", *, now: datetime) -> None:
-    """Print the members of a group under its run, or the group under a member."""
     from rota.cli.commands.groups import member_lines
 
     if group is None:

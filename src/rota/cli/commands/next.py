@@ -14,7 +14,6 @@ from rota.model.spec import Schedule
 from rota.rules.schedule.blackouts import waiting_run
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.preview import UpcomingFire, coming_fires, next_fires
-from rota.rules.schedule.timezone import zone
 from rota.rules.schedule.timezone import zone as zone_of
 from rota.text.format import from_now, full_time, read_instant
 from rota.text.schedule import next_fire, say_deferred
@@ -66,10 +65,11 @@ def next_command(
         raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} do not go together")
     now = invocation.now()
     own = timezone or (_project_zone(invocation) if given or after else "UTC")
-    since = _after(after, own, now)
+    since = now if after is None else read_instant(after, own, now=now)
     if given:
         schedule = _schedule(cron, interval, instant, own, since=since)
-        found = _of_schedule(schedule, since, limit)
+        fires = next_fires(schedule, since, limit)
+        found = [Coming(fire.at, fire.nominal, schedule.timezone) for fire in fires]
     else:
         found = _of_project(invocation, job, since=since if after else None, limit=limit)
     if days:
@@ -85,7 +85,7 @@ def next_command(
 
 
 def _project_zone(invocation: Invocation) -> str:
-    """Return the zone in which a project's file would be read; UTC outside of one, and where it is broken."""
+    """Return the project's time zone; UTC outside a project or if the file is broken."""
     from rota.operations.jobs import project_timezone
     from rota.operations.project.load import load_project
 
@@ -100,14 +100,10 @@ def _project_zone(invocation: Invocation) -> str:
     return loaded.declared.settings.timezone
 
 
-def _after(text: str | None, timezone: str, now: datetime) -> datetime:
-    return now if text is None else read_instant(text, timezone, now=now)
-
-
 def _schedule(
     cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str, *, since: datetime
 ) -> "Schedule":
-    tz = zone(timezone).key
+    tz = zone_of(timezone).key
     if cron:
         return Schedule(cron=tuple(map(check_cron, cron)), timezone=tz)
     if interval:
@@ -115,13 +111,8 @@ def _schedule(
     return Schedule(at=read_instant(instant or "", tz, now=since), timezone=tz)
 
 
-def _of_schedule(schedule: "Schedule", after: datetime, limit: int) -> list[Coming]:
-    fires = next_fires(schedule, after, limit)
-    return [Coming(fire.at, fire.nominal, schedule.timezone) for fire in fires]
-
-
 def _of_project(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
-    """Return the fires of stored jobs, or of the file's where nothing is stored yet."""
+    """Return the fires of stored jobs, or of the file before the first apply."""
     if invocation.applied():
         found = _of_stored(invocation, name, since=since, limit=limit)
         if found is not None:
@@ -130,7 +121,7 @@ def _of_project(invocation: Invocation, name: str | None, *, since: datetime | N
 
 
 def _tell_pauses(invocation: Invocation, name: str | None) -> None:
-    """Say whose fires are left out because they fall into a pause."""
+    """Print the paused jobs, whose fires are omitted."""
     from rota.operations.jobs import project_timezone
     from rota.operations.text import jobs_paused_words
     from rota.operations.views import pauses
@@ -146,7 +137,6 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
 
 
 def _why_none(invocation: Invocation, name: str) -> str:
-    """Return why a job has no coming fires, as far as it is known."""
     from rota.operations.jobs import show_job
 
     if not invocation.applied():
@@ -181,7 +171,7 @@ def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | No
 
 
 def _begin(schedule: "Schedule", since: datetime) -> datetime:
-    """Return from where to look for fires after `since`: instants of quiet hours fire at their end."""
+    """Return the start of the search: instants in quiet hours fire at their end."""
     quiet = waiting_run(schedule, since)
     return since if quiet is None else quiet.since - timedelta(milliseconds=1)
 

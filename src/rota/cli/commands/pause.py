@@ -66,9 +66,9 @@ def pause_command(
 def chosen_jobs(
     invocation: Invocation, names: tuple[str, ...], labels: tuple[str, ...], *, everything: bool
 ) -> "JobSelection":
-    """Return which jobs are meant; exactly one way of naming them is allowed.
+    """Return the selected jobs; exactly one kind of selection is allowed.
 
-    Inside an included project all are all of its own.
+    Inside an included project --all selects its own jobs.
     """
     from rota.operations.pause import JobSelection
 
@@ -82,7 +82,7 @@ def chosen_jobs(
 
 
 def tell_scheduler(state: Path) -> None:
-    """Let a running scheduler see that pauses changed; its console shows it."""
+    """Notify a running scheduler of changed pauses."""
     from rota.engine.membership.control import ask
 
     ask(state, {"ask": "pauses"})
@@ -164,15 +164,11 @@ def resume_command(
     if invocation.as_json:
         print_json(resumed_json(ended, still, was=before, dry_run=dry_run))
         return
-    for line in _lines(ended, dry_run=dry_run):
-        click.echo(line)
+    for one in ended:
+        click.echo(f"{one.job}  {'would be resumed' if dry_run else 'resumed'}; {_resume_account(one)}")
     _tell_rest(ended, still, was=before if chosen.everything else None, now=now)
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
-
-
-def _lines(ended: "tuple[PauseEnded, ...]", *, dry_run: bool) -> list[str]:
-    return [f"{one.job}  {'would be resumed' if dry_run else 'resumed'}; {_resume_account(one)}" for one in ended]
 
 
 def _resume_account(one: "PauseEnded") -> str:

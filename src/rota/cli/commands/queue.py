@@ -58,7 +58,7 @@ def queue_command(invocation: Invocation, *, limit: int) -> None:
 
 
 def _covered(invocation: Invocation, view: "QueueView", limit: int) -> "QueueView":
-    """Return what of the queue is shown here: inside an included project only its own runs, at their places."""
+    """Return the visible queue: inside an included project only its own runs, with their positions."""
     if not invocation.place().scope:
         return view
     ready = [one for one in view.ready if invocation.covers(one.run.job)]
@@ -180,7 +180,7 @@ def _tell(invocation: Invocation, moved: "list[ReorderedRun]", *, dry_run: bool)
 
 
 def place_words(one: "ReorderedRun") -> str:
-    """Return where a run stands now."""
+    """Return the queue position of a run."""
     if one.run.waiting_for is not None:
         return f"moved; it still waits for {one.run.waiting_for}"
     return "place 1000+" if one.place is None else f"place {one.place}"

@@ -143,12 +143,12 @@ def start(
 def follow_run(
     invocation: Invocation, place: "ProjectPaths", store: "Store", *, run: "Run", bound: timedelta | None = None
 ) -> int:
-    """Show a run to its end, or until the limit is reached or the person leaves; return the exit code."""
+    """Follow a run to its end, the limit or Ctrl-C; return the exit code."""
     return _Following(invocation, place, store, run, bound=bound).to_the_end()
 
 
 def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
-    """Say that a run or a call waits where everything is paused."""
+    """Print that a run or call waits because everything is paused."""
     from rota.operations.jobs import project_timezone
     from rota.operations.text import pause_words
     from rota.operations.views import pauses
@@ -160,7 +160,7 @@ def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
 
 
 def start_words(invocation: Invocation) -> str:
-    """Return what to do where no scheduler runs."""
+    """Return the hint for a project without a scheduler."""
     return f"Start one with {invocation.spelled('serve')}, or run it now with {invocation.spelled('tick')}"
 
 
@@ -173,14 +173,12 @@ def _tell_queued(invocation: Invocation, run: "Run", *, served: bool, off: bool)
         if not invocation.as_json:
             click.echo(f"queued as {run.handle}   rota logs -f {run.handle}")
         return
-    nobody = f"no scheduler is running here. {start_words(invocation)}"
-    told = f"queued as {run.handle}; {f'it waits: {SWITCHED_OFF}' if off else nobody}"
+    idle = f"no scheduler is running here. {start_words(invocation)}"
+    told = f"queued as {run.handle}; {f'it waits: {SWITCHED_OFF}' if off else idle}"
     click.echo(told, err=invocation.as_json)
 
 
 class _Following:
-    """A person who watches a run."""
-
     def __init__(
         self, invocation: Invocation, place: "ProjectPaths", store: "Store", run: "Run", *, bound: timedelta | None
     ) -> None:
@@ -200,7 +198,7 @@ class _Following:
         self._told: set[str | None] = set()
 
     def to_the_end(self) -> int:
-        """Show the run until it is finished, the limit is reached, or the person leaves."""
+        """Follow the run until it ends, the limit expires, or Ctrl-C."""
         try:
             return self._watch()
         except KeyboardInterrupt:
@@ -249,7 +247,7 @@ class _Following:
         self._say(f" → RUNNING  {at}   {hint}", end_line=True)
 
     def _tell_wait(self) -> None:
-        """Say why a run does not start, once for each cause: a line that only says QUEUED looks hung."""
+        """Print why a run does not start, once per cause."""
         from rota.operations.explain import explain
 
         cause = self._run.waiting_for
@@ -283,7 +281,7 @@ class _Following:
         return EXIT_CODES[self._run.status.value]
 
     def _tell_retry(self) -> None:
-        """Say that a failure is tried again: whoever started it by hand would not expect that."""
+        """Print that a failed run is retried, which a manual start may not expect."""
         from rota.operations.runs import show_run
 
         view = show_run(self._store, self._run.id)
@@ -325,7 +323,7 @@ class _Following:
 def rehearse_run(
     invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False, retry: bool = False
 ) -> int:
-    """Show what a start would do, with the conditions really asked; nothing is started."""
+    """Print what a start would do; evaluate the conditions, start nothing."""
     from rota.cli.commands.dry_run import show_rehearsal
 
     return show_rehearsal(invocation, job, params, force=force, full=full, retry=retry)
@@ -367,7 +365,7 @@ def _text(invocation: Invocation, file: str) -> str:
 
 
 def read_lines(text: str) -> dict[int, dict[str, Any]]:
-    """Return the params of each line by its number; empty lines are left out."""
+    """Return the params of each line by its number; skip empty lines."""
     return {number: _params(line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
 
 
@@ -462,7 +460,7 @@ def call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: tim
 
 
 def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> int:
-    """Show what a direct call would do; nothing is asked for."""
+    """Print what a direct call would do; call nothing."""
     from rota.operations.direct_actions import rehearse_direct, require_scheduler
     from rota.operations.text import work_words
 
@@ -486,8 +484,6 @@ def _behind(ahead: int) -> str:
 
 
 class _Calling:
-    """A person who called a job directly and watches it."""
-
     def __init__(
         self,
         invocation: Invocation,
@@ -514,20 +510,20 @@ class _Calling:
         self._open = False
 
     def give_up(self) -> bool:
-        """Leave the line, or have the call stopped; tell whether it was not over."""
+        """Leave the queue, or stop the call; return whether it was unfinished."""
         from rota.operations.direct_actions import withdraw
 
         return withdraw(self._store, self._place.state, self._id, now=self._invocation.now())
 
     def given_up(self) -> int:
-        """Do what Ctrl-C means."""
+        """Handle Ctrl-C."""
         self.give_up()
         self._end_line()
         click.echo(f"{self._job}  given up   rota show {self._id}", err=self._quiet)
         return INTERRUPTED
 
     def to_the_end(self) -> int:
-        """Show the call until it has ended or the limit is reached."""
+        """Follow the call until it ends or the limit expires."""
         clock = self._invocation.clock
         began = clock.monotonic()
         view = self._look()
@@ -556,7 +552,7 @@ class _Calling:
             self._open = True
 
     def _held(self) -> str:
-        """Return until when the provider of the job's agent is held: the caller waits as long."""
+        """Return the end of the provider hold of the job's agent."""
         from rota.operations.capacity import hold_of_job
         from rota.operations.jobs import project_timezone
 
@@ -608,7 +604,7 @@ class _Calling:
 
 
 def final_line(view: "DirectView") -> str:
-    """Return how a direct call ended, on one line."""
+    """Return the result of a direct call on one line."""
     reason = f" {view.reason}" if view.reason else ""
     took = briefly(view.finished_at - view.started_at) if view.finished_at and view.started_at else ""
     words = " · ".join(part for part in (took, plain(view.error), plain(view.summary)) if part)

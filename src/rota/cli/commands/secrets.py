@@ -52,7 +52,7 @@ def _list(invocation: Invocation) -> None:
 
 def _who(one: "SecretView") -> str:
     named = [*one.jobs, *(f"notify.{name}" for name in one.targets), *(("store",) if one.store else ())]
-    return ", ".join(named) or "nobody"
+    return ", ".join(named) or "-"
 
 
 @secrets_command.command("set", cls=RotaCommand)

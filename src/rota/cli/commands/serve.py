@@ -102,7 +102,7 @@ def _flags(
 
 
 def _known_zone(invocation: Invocation) -> str:
-    """Return the zone in which the project was read last, for lines before its file is loaded."""
+    """Return the stored time zone, for lines before the file is loaded."""
     from rota.operations.jobs import project_timezone
 
     try:
@@ -242,7 +242,7 @@ def open_command(invocation: Invocation, *, only_print: bool) -> None:
 
 
 def _opened(url: str) -> bool:
-    """Open an address in the user's browser; tell whether there is one."""
+    """Open an address in the browser; return whether there is one."""
     return click.launch(url) == 0
 
 

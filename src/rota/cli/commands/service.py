@@ -113,7 +113,7 @@ def _service(
 
 
 def _told_store(invocation: Invocation) -> str:
-    """Return the store that the environment names; everybody can read a service's file, so no password goes there."""
+    """Return ROTA_STORE; refuse a password, since a service file is world-readable."""
     store = invocation.environ.get("ROTA_STORE", "")
     if has_password(store):
         hint = "write `store: postgresql://user:${secret:NAME}@host/database` into rota.yaml, or use ~/.pgpass"

@@ -102,7 +102,7 @@ def simulate_command(
 
 
 def _full(invocation: Invocation, texts: tuple[str, ...]) -> list[str]:
-    """Return texts that begin with a job's name, under the name by which it is stored."""
+    """Return texts that start with a job name, with its stored name."""
     return [invocation.full_name(text) for text in texts]
 
 
@@ -144,7 +144,7 @@ DAY_HOURS = 24
 
 
 def lines_before(report: SimulationReport) -> Iterator[str]:
-    """Yield what was played, and how much happened in all."""
+    """Yield the simulated range and its totals."""
     shown = report.shown
     fires, runs = sum(job.fires for job in shown), sum(job.runs for job in shown)
     skipped = sum(sum(job.skipped.values()) for job in shown)
@@ -155,7 +155,7 @@ def lines_before(report: SimulationReport) -> Iterator[str]:
 
 
 def table(report: SimulationReport) -> tuple[list[Column], list[Row]]:
-    """Return one line a job: those that never fire and never run are told below."""
+    """Return one row per job that fires or runs."""
     busy = [job for job in report.shown if job.fires or job.runs]
     calls, costs = any(job.calls for job in busy), any(job.cost for job in busy)
     titles = ["JOB", "FIRES", "RUNS", *(["CALLS"] if calls else []), *(["COST"] if costs else []), "BUSIEST HOUR"]
@@ -179,7 +179,7 @@ def _row(report: SimulationReport, job: JobReport, *, calls: bool, costs: bool) 
 
 
 def hour_bars(report: SimulationReport, hours: Sequence[int]) -> str:
-    """Return a mark for each hour of the day in the project's zone: the higher, the more; a dot for nothing."""
+    """Return a bar for each hour of the day in the project's time zone; a dot for none."""
     place = zone(report.timezone)
     sums = [0] * DAY_HOURS
     for index, count in enumerate(hours):
@@ -189,7 +189,7 @@ def hour_bars(report: SimulationReport, hours: Sequence[int]) -> str:
 
 
 def _trouble(job: JobReport) -> str:
-    """Return what did not go straight: skips by reason, failures, retries, waits."""
+    """Return skips by reason, failures, retries and waits."""
     told = [f"{reason} {count:,}" for reason, count in job.skipped.items()]
     told += [f"{status.lower()} {job.ends[status]:,}" for status in ("FAILED", "CANCELLED") if status in job.ends]
     told += [f"retried {job.retries:,}"] if job.retries else []
@@ -200,7 +200,7 @@ def _trouble(job: JobReport) -> str:
 
 
 def lines_after(report: SimulationReport) -> Iterator[str]:
-    """Yield what concerns all jobs together, and what the figures rest on."""
+    """Yield the lines about all jobs together, and the assumptions."""
     idle = [job.name for job in report.shown if not (job.fires or job.runs)]
     if idle:
         yield f"never due: {_names(idle)}"
@@ -257,7 +257,7 @@ def _collision_lines(report: SimulationReport) -> Iterator[str]:
 
 
 def cost_words(cost: Mapping[str, int]) -> str:
-    """Return what runs cost: `$3.10, 12,000 tokens`."""
+    """Return the cost of runs: `$3.10, 12,000 tokens`."""
     return ", ".join(say_amount(amount, Unit(unit)) for unit, amount in cost.items())
 
 

@@ -120,7 +120,7 @@ def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: boo
 
 
 def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError", *, after: str) -> int:
-    """Tell of a scheduler that lives while its database is gone, or cannot be read by this rota; then what follows."""
+    """Print that a scheduler is alive but its database is gone or unreadable."""
     from rota.operations.status.status import Liveness, system_json
 
     place, answer = invocation.place(), view.heartbeat.answer
@@ -165,7 +165,7 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
 
 
 def _attention(view: "SystemView") -> Iterator[str]:
-    """Tell what needs somebody, each on a line that fits, then what somebody has seen."""
+    """Print problems, one per line, then the acknowledged ones."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     if view.attention:
         yield click.style("attention", bold=True)
@@ -181,7 +181,7 @@ def _attention(view: "SystemView") -> Iterator[str]:
 
 
 def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
-    """Tell what is paused: everything, then the jobs that are paused on their own."""
+    """Print the pauses: everything, then single jobs."""
     from rota.operations.text import everything_words, jobs_paused_words
 
     everything, each = view.pauses.everything, view.pauses.jobs
@@ -222,7 +222,7 @@ def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
 
 
 def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
-    """Tell what a scheduler that stops waits for: `waits for 2 runs, until 12:30:15`."""
+    """Return what a stopping scheduler waits for: `waits for 2 runs, until 12:30:15`."""
     stop = answer["stopping"]
     told = [counted(stop[key], word) for key, word in (("running", "run"), ("direct", "direct call")) if stop[key]]
     if not told:
@@ -235,7 +235,7 @@ def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
 
 
 def _workers(beat: "Heartbeat") -> str:
-    """Tell of the machines that share the store: who is there, who is not, who takes no more."""
+    """Return the workers that share the store: alive, dead, drained."""
     told = []
     for presence, colour in (("alive", None), ("draining", "yellow"), ("gone", "red")):
         names = [one.worker.called for one in beat.workers if one.presence == presence]
@@ -246,7 +246,7 @@ def _workers(beat: "Heartbeat") -> str:
 
 
 def _elsewhere(beat: "Heartbeat") -> str:
-    """Tell of the other machines: none of them is this folder's scheduler."""
+    """Return the other machines; none of them is this folder's scheduler."""
     there = [one.worker.called for one in beat.workers if one.claims]
     more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
     running = click.style("schedulers running elsewhere", fg="green")
@@ -262,7 +262,7 @@ def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
 
 
 def _poll(view: "PollView", *, now: datetime) -> str:
-    """Return how often the poll comes and how the last one went: `every 15 s, last 200 OK 4 s ago`."""
+    """Return interval and last result of the poll: `every 15 s, last 200 OK 4 s ago`."""
     often = f"every {say_duration(view.interval)}" if view.interval else "only when a run needs it"
     waiting = f", {view.waiting} waiting for it" if view.waiting else ""
     if view.last is None:
@@ -272,7 +272,7 @@ def _poll(view: "PollView", *, now: datetime) -> str:
 
 
 def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
-    """Return when the last tick looked: `ticks: last 8 s ago, usually every 10 s · 1 of 16 slots taken`."""
+    """Return the last tick: `ticks: last 8 s ago, usually every 10 s · 1 of 16 slots taken`."""
     ticks = beat.ticks
     assert ticks is not None
     assert ticks.last is not None
@@ -300,7 +300,7 @@ def _abandoned(view: "SystemView", *, now: datetime) -> str:
 
 
 def direct_words(calls: "DirectCallsView") -> str:
-    """Return who waits for the next slot and who has one: `2 waiting, 1 running (extract, pid 4121)`."""
+    """Return the direct calls in a few words: `2 waiting, 1 running (extract, pid 4121)`."""
     parts = [f"{len(calls.waiting)} waiting"] if calls.waiting else []
     if calls.running:
         named = ", ".join(f"{view.name}, pid {(view.process or view.caller).pid}" for view in calls.running[:SHOWN])
@@ -310,7 +310,7 @@ def direct_words(calls: "DirectCallsView") -> str:
 
 
 def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
-    """Return who is held and why: `provider anthropic held until 11:00, 1 waiting: usage limit reached (fix:8)`."""
+    """Return a provider hold: `provider anthropic held until 11:00, 1 waiting: usage limit reached (fix:8)`."""
     hold = view.hold
     by = f" ({view.run})" if view.run else ""
     why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
@@ -341,7 +341,7 @@ def _pools(view: "SystemView") -> str:
 
 
 def _spent(view: "SystemView") -> str:
-    """Return what is used of the accounts: `today $1.92 of $10.00 (claude-day)`, and what is in the way."""
+    """Return used budgets: `today $1.92 of $10.00 (claude-day)`, and exhausted ones."""
     told = []
     for one in view.budgets[:SHOWN]:
         account = one.account

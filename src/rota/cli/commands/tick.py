@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BY_SIGNAL = 128
 TELLS = "ROTA_TICK_TELLS"
-"""In the environment of a tick in the background: the pipe on which it tells its exit code when its look is over."""
+"""Variable of a background tick: the pipe to which it writes its exit code after the pass."""
 
 
 @click.command("tick", cls=RotaCommand)
@@ -99,7 +99,7 @@ def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole"
 
 
 def _in_background(invocation: Invocation, place: "ProjectPaths", flags: list[str]) -> int:
-    """Start a tick of its own session and wait until its look is over; return the exit code that it tells."""
+    """Start a tick in its own session and wait for its pass; return its exit code."""
     read, write = os.pipe()
     json_flag = ["--json"] if invocation.as_json else []
     child = subprocess.Popen(
@@ -137,7 +137,7 @@ def _preview(invocation: Invocation, place: "ProjectPaths") -> int:
 
 
 def report_json(report: "TickReport") -> dict[str, Any]:
-    """Return what a tick did as JSON."""
+    """Return the report of a tick as JSON."""
     from rota.cli.console import fired_json
 
     return {
@@ -157,7 +157,7 @@ def report_json(report: "TickReport") -> dict[str, Any]:
 
 
 def code_of(report: "TickReport") -> int:
-    """Return the exit code that a tick deserves."""
+    """Return the exit code of a tick."""
     if report.file_problem:
         return FILE
     return 1 if report.problems else 0

@@ -96,7 +96,6 @@ NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)"
 
 
 def _columns() -> "list[tuple[str, Callable[[Used], str]]]":
-    """Return the columns: what everybody has first, money last."""
     return [
         ("RUNS", lambda used: f"{used.runs:,}"),
         ("TIME", lambda used: say_duration(whole_seconds(used.took))),
@@ -162,7 +161,7 @@ def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
 
 
 def bar(view: "AccountView") -> str:
-    """Return how full an account is: what is spent, what is reserved, what is left."""
+    """Return a bar of an account: spent, reserved, left."""
     limit = view.account.limit
     settled = min(round(view.settled * BAR / limit), BAR)
     used = min(max(round(view.used * BAR / limit), settled), BAR)

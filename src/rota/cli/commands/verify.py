@@ -114,7 +114,7 @@ def audit_command(invocation: Invocation, *, actor: str | None, since: str | Non
         print_json([entry_json(one) for one in found])
         return
     if not found:
-        click.echo("nobody has changed anything")
+        click.echo("no changes yet")
         return
     rows = [
         [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]
