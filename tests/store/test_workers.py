@@ -121,12 +121,12 @@ def test_a_process_without_a_lease_is_never_lost_to_others_r_22(store):
 
 
 def test_what_a_worker_takes_is_kept_until_it_says_otherwise(store):
-    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.UNTOLD
+    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.Capacity()
     takes = PoolFilter(only=("gpu",), but=("slow",))
     store.write(lambda db: processes.note_capacity(db, OTHER.id, takes=takes, slots=3))
     assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.Capacity(takes, 3)
     store.write(lambda db: processes.note_capacity(db, OTHER.id, takes=EVERYTHING, slots=None))
-    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.UNTOLD
+    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.Capacity()
 
 
 def test_slots_are_of_a_worker_r_04(store):

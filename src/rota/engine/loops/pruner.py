@@ -90,7 +90,7 @@ class Pruner:
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
         await self._prune_events(now)
         await self._prune_windows(now)
-        await self._prune_deliveries(now - notifications.KEPT)
+        await self._prune_deliveries(now - notifications.DELIVERY_RETENTION)
         await self._prune_shared(now)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)

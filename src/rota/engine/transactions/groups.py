@@ -196,7 +196,7 @@ def _start(db: Database, seats: Sequence[groups.GroupMember], *, now: datetime) 
     """Let members go; `expires_after` counts from here, for until now the group held them."""
     gates = [jobs.version_spec(db, seat.job_id, seat.version).gates for seat in seats]
     expiries = [now + gate.expires_after if gate.expires_after else None for gate in gates]
-    started = groups.let_go(db, [(seat.run_id, at) for seat, at in zip(seats, expiries, strict=True)])
+    started = groups.release(db, [(seat.run_id, at) for seat, at in zip(seats, expiries, strict=True)])
     assert started == len(seats), "the members were read in this transaction"
     faults.point("group.members_let_go")
 

@@ -64,7 +64,7 @@ def _follow(db: Database, run: runs.FinishedRun, *, now: datetime) -> list[runs.
     activity.store_poll(db, run_id=run.id, at=run.finished_at, detail=str(detail or ""), data=_data(outcome))
     faults.point("poll.stored")
     if completed:
-        activity.let_go(db)
+        activity.release(db)
         return []
     return give_up(db, f"the poll at {iso(run.finished_at)} failed: {detail}", now=now)
 

@@ -58,7 +58,7 @@ def _audit(
         findings.notes.append("the clock was set back once: the order of times is not checked")
     rows.check_rows(db, findings, chosen=chosen, stepped=stepped)
     if not stepped:
-        delivered_since = max(now - notifications.KEPT // MILLISECOND, since or 0)
+        delivered_since = max(now - notifications.DELIVERY_RETENTION // MILLISECOND, since or 0)
         rows.check_deliveries(db, findings, jobs=_filter(chosen), since=delivered_since)
         rows.check_notifications(db, findings, chosen=chosen, since=delivered_since)
     for job in _jobs(db, chosen):

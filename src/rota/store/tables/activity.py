@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.clock import MILLISECOND, to_ms
 from rota.model.serialize import decode, encode
 from rota.model.spec import JobSpec, Mode, QuietHours, QuietPolicy
 from rota.store.driver import Database
-from rota.store.rows import write_json
+from rota.store.rows import record_or_none, value_of, write_json
 
 NO_QUIET = ""
 QUIET_KEY = "quiet_hours"
@@ -18,7 +18,7 @@ QUIET_KEY = "quiet_hours"
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """When something happened last, and what."""
+    """The last activity: its time and kind."""
 
     at: datetime
     what: str
@@ -26,30 +26,29 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A mode that jobs were planned in, and the quiet hours that those jobs have."""
+    """The mode in which jobs were planned, and their quiet hours."""
 
     mode: Mode
     quiet: QuietHours | None
 
 
 def touch(db: Database, *, what: str, now: datetime) -> None:
-    """Note an activity."""
+    """Store an activity."""
     db.execute("activity_touch", now=to_ms(now), what=what)
 
 
 def last_activity(db: Database) -> Activity | None:
-    """Return the last activity, None where there never was one."""
-    row = db.row("activity_last")
-    return Activity(from_ms(row[0]), row[1]) if row else None
+    """Return the last activity, None for none."""
+    return record_or_none(Activity, db.row("activity_last"))
 
 
 def planned_modes(db: Database) -> list[Planned]:
-    """Return in which modes, and under which quiet hours, jobs with intervals by mode were planned."""
+    """Return the modes and quiet hours in which jobs with intervals by mode were planned."""
     return [Planned(Mode(mode), _read(quiet)) for mode, quiet in db.rows("jobs_modes")]
 
 
 def adaptive_jobs(db: Database) -> list[tuple[QuietHours | None, int]]:
-    """Return how many jobs go by the mode, by the quiet hours that make them dormant."""
+    """Return the number of jobs with intervals by mode, by their dormant quiet hours."""
     return [(_read(quiet), int(number)) for quiet, number in db.rows("jobs_adaptive")]
 
 
@@ -59,18 +58,17 @@ def set_quiet_hours(db: Database, quiet: QuietHours | None) -> None:
 
 
 def quiet_hours(db: Database) -> QuietHours | None:
-    """Return the quiet hours of the file, as they were applied."""
-    row = db.row("meta_get", key=QUIET_KEY)
-    return None if row is None else _read(row[0])
+    """Return the applied quiet hours of the file."""
+    return _read(value_of(db, "meta_get", key=QUIET_KEY) or NO_QUIET)
 
 
 def jobs_planned(db: Database, planned: Planned) -> list[str]:
-    """Return the identifiers of the jobs that were planned so."""
+    """Return the identifiers of the jobs planned in this mode with these quiet hours."""
     return [job_id for (job_id,) in db.rows("jobs_of_mode", mode=planned.mode, quiet=_write(planned.quiet))]
 
 
 def set_mode(db: Database, job_id: str, spec: JobSpec, *, mode: Mode) -> None:
-    """Store the mode that a job's cursor is planned in; none for a job whose interval does not depend on it."""
+    """Store the mode of a job's planned cursor; None for a job without intervals by mode."""
     if spec.schedule.by_mode is None:
         db.execute("job_set_mode", id=job_id, mode=None, quiet=None)
     else:
@@ -92,12 +90,12 @@ def _read(text: str) -> QuietHours | None:
 
 
 POLL = "rota/poll"
-"""The built-in job that polls; no other job may have a name that begins with `rota/`."""
+"""The built-in poll job; no other job name may start with `rota/`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The newest poll: whether it went well and what it said; `data` is that of the newest one that went well."""
+    """The newest poll: its success and detail; `data` is that of the newest successful poll."""
 
     run_id: str
     at: datetime
@@ -108,27 +106,23 @@ class Polled:
 
 
 def prefetch_poll_job(db: Database) -> None:
-    """Ask `poll_job_id` ahead."""
+    """Prefetch `poll_job_id`."""
     db.prefetch("job_id_of", name=POLL)
 
 
 def poll_job_id(db: Database) -> str | None:
-    """Return the identifier of the job that polls, None where there is none."""
-    row = db.row("job_id_of", name=POLL)
-    return row[0] if row else None
+    """Return the identifier of the poll job, None for none."""
+    job_id: str | None = value_of(db, "job_id_of", name=POLL)
+    return job_id
 
 
 def last_poll(db: Database) -> Polled | None:
-    """Return the newest poll, None where there was none."""
-    row = db.row("poll_last")
-    if row is None:
-        return None
-    data = None if row[5] is None else json.loads(row[5])
-    return Polled(row[0], from_ms(row[1]), bool(row[2]), row[3], from_ms_or_none(row[4]), data)
+    """Return the newest poll, None for none."""
+    return record_or_none(Polled, db.row("poll_last"))
 
 
 def store_poll(db: Database, *, run_id: str, at: datetime, detail: str, data: Mapping[str, Any] | None) -> None:
-    """Store how a poll went; `data` None: it failed."""
+    """Store the result of a poll; `data` None: it failed."""
     ok = data is not None
     db.execute(
         "poll_store",
@@ -136,7 +130,7 @@ def store_poll(db: Database, *, run_id: str, at: datetime, detail: str, data: Ma
         at=to_ms(at),
         ok=int(ok),
         detail=detail,
-        good_at=to_ms_or_none(at if ok else None),
+        good_at=to_ms(at) if ok else None,
         data=write_json(data) if ok else None,
     )
 
@@ -146,11 +140,11 @@ def waiting(db: Database) -> list[str]:
     return [run_id for (run_id,) in db.rows("runs_polling")]
 
 
-def let_go(db: Database) -> int:
-    """Make the runs that wait for a poll claimable; return how many."""
+def release(db: Database) -> int:
+    """Make the runs that wait for a poll claimable; return the number."""
     return db.execute("runs_polled")
 
 
 def suggest(db: Database, job_id: str, interval: timedelta | None) -> None:
-    """Store the interval that the server asked for; None: it asked for none."""
+    """Store the interval that the server suggests, None for none."""
     db.execute("job_suggest", id=job_id, suggested=None if interval is None else interval // MILLISECOND)

@@ -1,23 +1,22 @@
 """Rows of the audit log, events, changes and acknowledgements."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.model.clock import from_ms, to_ms
+from rota.model.clock import to_ms
 from rota.model.ids import new_id
 from rota.store.driver import Database
-from rota.store.rows import write_json
+from rota.store.rows import record_or_none, records_of, write_json
 
-KEYS_KEPT = timedelta(days=1)
+KEY_RETENTION = timedelta(days=1)
 LAST_NUMBER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the audit."""
+    """An entry of the audit log."""
 
     number: int
     at: datetime
@@ -30,7 +29,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
-    """A request that was made under a key; `status` None: its answer is not known."""
+    """A request with an idempotency key; `status` None: its answer is unknown."""
 
     digest: str
     status: int | None
@@ -40,22 +39,15 @@ class IdempotentRequest:
 def note(
     db: Database, *, actor: str, face: str, action: str, target: str, detail: Mapping[str, Any], now: datetime
 ) -> None:
-    """Add a line."""
-    db.execute(
-        "audit_insert",
-        at=to_ms(now),
-        actor=actor,
-        face=face,
-        action=action,
-        target=target,
-        detail=write_json(detail),
-    )
+    """Add an entry."""
+    entry = {"actor": actor, "face": face, "action": action, "target": target, "detail": write_json(detail)}
+    db.execute("audit_insert", at=to_ms(now), **entry)
 
 
 def entries(
     db: Database, *, limit: int, before: int | None = None, since: datetime | None = None, actor: str | None = None
 ) -> list[AuditEntry]:
-    """Return lines, newest first; `before` is the number from which to go on."""
+    """Return entries, newest first; `before` is the number of the last one of the previous page."""
     rows = db.rows(
         "audit_entries",
         before=LAST_NUMBER if before is None else before,
@@ -63,32 +55,30 @@ def entries(
         actor=actor,
         limit=limit,
     )
-    return [
-        AuditEntry(number, from_ms(at), who, face, action, target, json.loads(detail))
-        for number, at, who, face, action, target, detail in rows
-    ]
+    return records_of(AuditEntry, rows)
 
 
 def find_key(db: Database, *, caller: str, key: str, now: datetime) -> IdempotentRequest | None:
-    """Return what was asked under a key within the last day, None for nothing."""
-    row = db.row("key_find", caller=caller, key=key, since=to_ms(now - KEYS_KEPT))
-    return None if row is None else IdempotentRequest(*row)
+    """Return the request of a key within the last day, None for none."""
+    return record_or_none(
+        IdempotentRequest, db.row("key_find", caller=caller, key=key, since=to_ms(now - KEY_RETENTION))
+    )
 
 
 def claim_key(db: Database, *, caller: str, key: str, digest: str, now: datetime) -> bool:
-    """Take a key for a request whose effects are in this transaction; tell whether it was free."""
-    db.execute("keys_forget", before=to_ms(now - KEYS_KEPT))
+    """Take a key for a request whose effects are in this transaction; return whether it was free."""
+    db.execute("keys_forget", before=to_ms(now - KEY_RETENTION))
     return db.execute("key_claim", caller=caller, key=key, digest=digest, at=to_ms(now)) == 1
 
 
 def answer_key(db: Database, *, caller: str, key: str, digest: str, status: int, body: str, now: datetime) -> None:
-    """Keep the answer of a request, so that it can be repeated."""
+    """Store the answer of a request for its repetitions."""
     db.execute("key_answer", caller=caller, key=key, digest=digest, status=status, body=body, at=to_ms(now))
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event."""
+    """A stored event."""
 
     id: str
     at: datetime
@@ -116,15 +106,12 @@ def insert_event(
 def newest(db: Database, *, since: datetime, limit: int) -> list[Happening]:
     """Return the newest events, newest first."""
     rows = db.rows("events_newest", since=to_ms(since), limit=limit)
-    return [
-        Happening(id_, from_ms(at), kind, job_id, run_id, json.loads(data))
-        for id_, at, kind, job_id, run_id, data in rows
-    ]
+    return records_of(Happening, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that changed: a run or a job, by its identifier."""
+    """A changed run or job, by its identifier."""
 
     seq: int
     kind: str
@@ -133,33 +120,32 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The oldest and the newest change that is kept; both 0 before the first."""
+    """The oldest and the newest stored change; both 0 before the first."""
 
     first: int
     last: int
 
 
 def bounds(db: Database) -> Bounds:
-    """Return which changes are kept."""
+    """Return the bounds of the stored changes."""
     row = db.row("change_bounds")
     assert row is not None
     return Bounds(*row)
 
 
 def ended_aside(db: Database, after: int, *, last: int, limit: int) -> list[str]:
-    """Return runs that changed in between and ended in no slot: cancelled while queued; then those of groups."""
-    rows = db.rows("runs_ended_aside", after=after, last=last, limit=limit)
-    return [run_id for (run_id,) in rows]
+    """Return runs that ended without a slot between two changes: cancelled in the queue; then those of groups."""
+    return [run_id for (run_id,) in db.rows("runs_ended_aside", after=after, last=last, limit=limit)]
 
 
 def changes_after(db: Database, seq: int, *, limit: int) -> list[Change]:
-    """Return changes in order."""
+    """Return the changes after a number, in order."""
     return [Change(*row) for row in db.rows("changes_after", seq=seq, limit=limit)]
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A topic that somebody has seen, with the sign that it had then."""
+    """An acknowledged topic, with its sign at that time."""
 
     topic: str
     sign: str
@@ -168,18 +154,16 @@ class Acknowledgement:
 
 
 def acknowledgements(db: Database) -> dict[str, Acknowledgement]:
-    """Return what was seen, by topic."""
-    found = [
-        Acknowledgement(topic, sign, actor, from_ms(at)) for topic, sign, actor, at in db.rows("acknowledgements_all")
-    ]
-    return {one.topic: one for one in found}
+    """Return the acknowledgements by topic."""
+    stored = records_of(Acknowledgement, db.rows("acknowledgements_all"))
+    return {acknowledgement.topic: acknowledgement for acknowledgement in stored}
 
 
 def acknowledge(db: Database, topic: str, *, sign: str, actor: str, now: datetime) -> None:
-    """Note that somebody has seen a topic."""
+    """Store the acknowledgement of a topic."""
     db.execute("acknowledgement_put", topic=topic, sign=sign, actor=actor, now=to_ms(now))
 
 
 def forget(db: Database, topic: str) -> bool:
-    """Forget that a topic was seen; tell whether it was."""
+    """Delete the acknowledgement of a topic; return whether it existed."""
     return bool(db.execute("acknowledgement_drop", topic=topic))

@@ -1,25 +1,25 @@
-"""Direct calls (R-13): who waits for a slot, who has one, and the executions that they become. They have no run."""
+"""Rows of direct calls, waiting and started. They have an execution and no run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rota.model.clock import from_ms, from_ms_or_none, to_ms
+from rota.model.clock import from_ms_or_none, to_ms
 from rota.model.records import Execution, Outcome, ProcessIdentity
 from rota.model.spec import Draw
 from rota.store.driver import Database
-from rota.store.rows import Record, execution_of, read_object, write_json
+from rota.store.rows import Record, columns_of, execution_of, record_by_name
 from rota.store.tables.queue import draws_of
 from rota.store.tables.runs import artifacts_of
 
 RESERVED_SLOT = "reserved slot"
-"""What a call is called that asks for no job."""
+"""The name of a call without a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A direct call that has not started; without a version the slot itself is asked for, for the caller's own code."""
+    """A direct call that has not started; without a version it reserves a slot for the caller's own code."""
 
     id: str
     job_id: str | None
@@ -41,7 +41,7 @@ class WaitingCall:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A direct call that started: its execution, and while it is unfinished who carries it."""
+    """A started direct call: its execution, and the process that executes it."""
 
     execution: Execution
     job: str | None
@@ -56,7 +56,7 @@ class Direct:
 
     @property
     def lane_id(self) -> int:
-        """What it draws on."""
+        """The lane of its pools."""
         assert self.execution.lane_id is not None, "the schema gives every direct call a lane"
         return self.execution.lane_id
 
@@ -72,87 +72,65 @@ class Direct:
 
 
 def ask(db: Database, call: WaitingCall) -> None:
-    """Give a caller its place, behind those who came before."""
-    db.execute(
-        "direct_ask",
-        id=call.id,
-        job_id=call.job_id,
-        version=call.version,
-        lane_id=call.lane_id,
-        params=write_json(call.params),
-        boot_id=call.caller.boot_id,
-        pid=call.caller.pid,
-        pid_start=call.caller.start,
-        now=to_ms(call.asked_at),
-    )
+    """Queue a call behind the earlier ones."""
+    db.execute("direct_ask", now=to_ms(call.asked_at), **columns_of(call), **_process(call.caller))
+
+
+def _process(process: ProcessIdentity) -> dict[str, str | int]:
+    return {"boot_id": process.boot_id, "pid": process.pid, "pid_start": process.start}
 
 
 def calls(db: Database) -> list[WaitingCall]:
-    """Return the calls that have not started, first come first."""
+    """Return the waiting calls, oldest first."""
     return [_call(row) for row in db.records("direct_calls")]
 
 
 def prefetch_anybody_waits(db: Database) -> None:
-    """Ask `anybody_waits` ahead."""
+    """Prefetch `anybody_waits`."""
     db.prefetch("direct_waiting")
 
 
 def anybody_waits(db: Database) -> bool:
-    """Tell whether somebody waits for a slot: asked at every claim, so it reads no more than that."""
+    """Return whether a call waits for a slot; every claim reads this, so it reads nothing else."""
     return db.row("direct_waiting") is not None
 
 
 def call_by_id(db: Database, call_id: str) -> WaitingCall | None:
-    """Return a call that has not started, None for none."""
-    found = db.records("direct_call", id=call_id)
-    return _call(found[0]) if found else None
+    """Return a waiting call, None for none."""
+    return next(map(_call, db.records("direct_call", id=call_id)), None)
 
 
 def dispatch(db: Database, call_id: str, *, worker_id: str, slot: int, epoch: int) -> bool:
-    """Give a waiting call a slot, in which it is about to start (R-01)."""
+    """Give a waiting call a slot before its start."""
     return db.execute("direct_dispatch", id=call_id, worker_id=worker_id, slot=slot, epoch=epoch) == 1
 
 
 def release(db: Database, call_id: str, *, epoch: int) -> bool:
-    """Let a call wait again that had a slot and did not start; it keeps its turn."""
+    """Take the slot of a call that did not start; it keeps its place."""
     return db.execute("direct_release", id=call_id, epoch=epoch) == 1
 
 
 def leave(db: Database, call_id: str, *, epoch: int | None) -> bool:
-    """Take a call out of the line; `epoch` is that of the process whose slot it has, None while it waits."""
+    """Remove a call from the queue; `epoch` is that of the process of its slot, None while it waits."""
     return db.execute("direct_leave", id=call_id, epoch=epoch) == 1
 
 
 def dismiss(db: Database, boot_id: str | None = None) -> int:
-    """Send all away who wait, or all who wait on one machine; return how many."""
+    """Dismiss all waiting calls, or those of one machine; return the number."""
     return db.execute("direct_dismiss", boot_id=boot_id)
 
 
 def begin(
     db: Database, call: WaitingCall, *, worker_id: str, slot: int, epoch: int, process: ProcessIdentity, now: datetime
 ) -> None:
-    """Store the start of a call: its execution, with the process in which it runs, and who carries it."""
-    db.execute(
-        "direct_begin",
-        id=call.id,
-        job_id=call.job_id,
-        version=call.version,
-        lane_id=call.lane_id,
-        params=write_json(call.params),
-        caller=write_caller(call.caller),
-        worker_id=worker_id,
-        slot=slot,
-        epoch=epoch,
-        boot_id=process.boot_id,
-        pid=process.pid,
-        pid_start=process.start,
-        now=to_ms(now),
-    )
+    """Store the start of a call: its execution with its process, and the epoch that executes it."""
+    owner = {"worker_id": worker_id, "slot": slot, "epoch": epoch, "caller": write_caller(call.caller)}
+    db.execute("direct_begin", now=to_ms(now), **(columns_of(call) | owner | _process(process)))
     db.execute("direct_hold", id=call.id, epoch=epoch)
 
 
 def finish(db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, at: datetime) -> bool:
-    """Store the end of a call that `epoch` carries; None: whoever does. No row changed: somebody else acted first."""
+    """Store the end of a call of `epoch`, None: of any; return False if another process ended it first."""
     if db.execute("direct_let_go", id=call_id, epoch=epoch) != 1:
         return False
     changed = db.execute(
@@ -168,58 +146,41 @@ def finish(db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, a
 
 
 def adopt(db: Database, call_id: str, *, epoch: int, expected: int) -> bool:
-    """Let another process carry a call (R-23)."""
+    """Move a call to another process."""
     return db.execute("direct_adopt", id=call_id, epoch=epoch, expected=expected) == 1
 
 
 def ask_cancel(db: Database, call_id: str, *, now: datetime) -> bool:
-    """Note that a call must stop; the first wish stands."""
+    """Request the cancellation of a call; the first request counts."""
     return db.execute("direct_ask_cancel", id=call_id, now=to_ms(now)) == 1
 
 
 def unfinished(db: Database) -> list[Direct]:
-    """Return the calls that started and have not ended, oldest first."""
+    """Return the started, unfinished calls, oldest first."""
     return [_direct(row) for row in db.records("direct_held")]
 
 
 def direct_by_id(db: Database, call_id: str) -> Direct | None:
-    """Return a call that started, finished or not; None for none."""
-    found = db.records("direct_execution", id=call_id)
-    return _direct(found[0]) if found else None
+    """Return a started call, finished or not; None for none."""
+    return next(map(_direct, db.records("direct_execution", id=call_id)), None)
 
 
 def write_caller(caller: ProcessIdentity) -> str:
-    """Return a caller as executions name it."""
+    """Return the stored text of a caller."""
     return f"{caller.pid}:{caller.start}:{caller.boot_id}"
 
 
 def read_caller(text: str) -> ProcessIdentity:
-    """Return the caller that an execution names."""
+    """Return the caller of a stored text."""
     pid, start, boot_id = text.split(":", 2)
     return ProcessIdentity(boot_id, int(pid), int(start))
 
 
 def _call(row: Record) -> WaitingCall:
-    return WaitingCall(
-        id=row["id"],
-        job_id=row["job_id"],
-        job=row["job"],
-        version=row["version"],
-        lane_id=row["lane_id"],
-        params=read_object(row["params"]),
-        caller=ProcessIdentity(row["boot_id"], row["pid"], row["pid_start"]),
-        asked_at=from_ms(row["asked_at"]),
-        draws=draws_of(row["lane"]),
-        slot=row["slot"],
-        epoch=row["epoch"],
-    )
+    caller = ProcessIdentity(row["boot_id"], row["pid"], row["pid_start"])
+    return record_by_name(WaitingCall, row, caller=caller, draws=draws_of(row["lane"]))
 
 
 def _direct(row: Record) -> Direct:
-    return Direct(
-        execution=execution_of(row),
-        job=row["job"],
-        caller=read_caller(row["caller"]),
-        holder=row["holder"],
-        cancel_requested_at=from_ms_or_none(row["cancel_requested_at"]),
-    )
+    cancel_requested_at = from_ms_or_none(row["cancel_requested_at"])
+    return Direct(execution_of(row), row["job"], read_caller(row["caller"]), row["holder"], cancel_requested_at)

@@ -6,28 +6,38 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.clock import from_ms, to_ms, to_ms_or_none
 from rota.model.ids import new_id
 from rota.model.proposals import AgentPolicy, Provenance
 from rota.model.records import Job
 from rota.model.serialize import decode, encode
 from rota.model.spec import JobSpec
 from rota.store.driver import Database
-from rota.store.rows import job_of, read_spec, write_json, write_spec
+from rota.store.rows import (
+    instant_of,
+    job_of,
+    read_object,
+    read_spec,
+    record_of,
+    records_of,
+    value_of,
+    write_json,
+    write_spec,
+)
 
 
 def job_by_id(db: Database, job_id: str) -> Job:
     """Return the job with this identifier; it must exist. A transaction that writes locks its row."""
     found: list[dict[str, Any]] = []
-    while not found:  # on PostgreSQL one that got a new version while its row was waited for is found by the next look
+    while not found:  # on PostgreSQL a job that gets a new version during the wait for its row appears in the next read
         found = db.records("job_by_id", id=job_id)
     return job_of(found[0])
 
 
 def job_by_name(db: Database, name: str) -> Job | None:
-    """Return the job of this name, None for none; held like one by its identifier."""
-    found = db.records("job_by_name", name=name) or db.records("job_by_name", name=name)
-    return job_of(found[0]) if found else None
+    """Return the job of this name, None for none; it is locked as in `job_by_id`."""
+    rows = db.records("job_by_name", name=name) or db.records("job_by_name", name=name)
+    return job_of(rows[0]) if rows else None
 
 
 def all_jobs(db: Database) -> list[Job]:
@@ -36,7 +46,7 @@ def all_jobs(db: Database) -> list[Job]:
 
 
 def give_up_name(db: Database, job: Job) -> None:
-    """Free the name of a deleted job for a new one; its row and runs stay, as `name~` and the end of its identifier."""
+    """Free the name of a deleted job; its row and runs stay under `name~` and the end of its identifier."""
     db.execute("job_rename", id=job.id, name=f"{job.name}~{job.id[-8:]}")
 
 
@@ -46,35 +56,33 @@ def job_names(db: Database) -> list[str]:
 
 
 def due_jobs(db: Database, now: datetime, *, limit: int) -> list[str]:
-    """Return the identifiers of jobs whose next instant has come, most overdue first."""
+    """Return the identifiers of due jobs, most overdue first."""
     return [job_id for (job_id,) in db.rows("jobs_due", now=to_ms(now), limit=limit)]
 
 
 def due_name(db: Database, job_id: str, now: datetime) -> str | None:
-    """Return the name of a job whose next instant has come, None where it has not, or where another is at it."""
-    row = db.row("job_due", id=job_id, now=to_ms(now))
-    return None if row is None else str(row[0])
+    """Return the name of a due job, None if it is not due or another transaction has locked it."""
+    name: str | None = value_of(db, "job_due", id=job_id, now=to_ms(now))
+    return name
 
 
 def next_due(db: Database) -> datetime | None:
     """Return the earliest next instant of all jobs."""
-    row = db.row("job_next_due")
-    return from_ms_or_none(row[0]) if row else None
+    return instant_of(db, "job_next_due")
 
 
 def next_due_but(db: Database, name: str) -> datetime | None:
-    """Return the earliest next instant of all jobs but one."""
-    row = db.row("job_next_due_but", name=name)
-    return from_ms_or_none(row[0]) if row else None
+    """Return the earliest next instant of all other jobs."""
+    return instant_of(db, "job_next_due_but", name=name)
 
 
 def not_booted(db: Database, boot: str) -> list[str]:
-    """Return the identifiers of jobs at boot that this boot of the machine has not fired."""
+    """Return the identifiers of jobs at boot that have not fired in this boot of the machine."""
     return [job_id for (job_id,) in db.rows("jobs_not_booted", boot=boot)]
 
 
 def set_booted(db: Database, job_id: str, boot: str | None) -> None:
-    """Store the boot that a job at boot has run for, or was made in; none for other jobs."""
+    """Store the boot in which a job at boot has fired or was created; None for other jobs."""
     db.execute("job_set_booted", id=job_id, boot=boot)
 
 
@@ -86,7 +94,7 @@ def version_spec(db: Database, job_id: str, version: int) -> JobSpec:
 
 
 class Version(NamedTuple):
-    """One frozen definition of a job, and the span in which it held; `until` None: it holds now."""
+    """A frozen definition of a job and its validity; `until` None: it is the current one."""
 
     number: int
     spec: JobSpec
@@ -97,16 +105,12 @@ class Version(NamedTuple):
 
 
 def versions(db: Database, job_id: str, *, below: int, limit: int) -> list[Version]:
-    """Return the newest versions of a job under a number, newest first."""
-    rows = db.rows("job_versions", job_id=job_id, below=below, limit=limit)
-    return [
-        Version(number, read_spec(spec), bool(schedules), bool(paused), from_ms(since), from_ms_or_none(until))
-        for number, spec, schedules, paused, since, until in rows
-    ]
+    """Return the newest versions of a job below a number, newest first."""
+    return records_of(Version, db.rows("job_versions", job_id=job_id, below=below, limit=limit))
 
 
 def failing_jobs(db: Database) -> set[str]:
-    """Return the identifiers of the jobs whose newest run that did its work failed."""
+    """Return the identifiers of the jobs whose newest executed run failed."""
     return {job_id for (job_id,) in db.rows("jobs_failing")}
 
 
@@ -150,9 +154,9 @@ def change_job(
     tzdata: str,
     now: datetime,
 ) -> bool:
-    """Close the job's span and open the next one; tell whether the job was still as `job` shows it.
+    """Close the job's version and open the next one; return whether `job` was up to date.
 
-    The cursor of a paused job is held back until the pause ends (R-20).
+    The cursor of a paused job is held back until the pause ends.
     """
     paused = job.paused_at is not None
     schedules = spec.enabled and retired_at is None and used_up_at is None and job.provisional_at is None
@@ -178,7 +182,7 @@ def change_job(
 def _open_version(
     db: Database, job: Job, spec: JobSpec, *, schedules: bool, paused: bool, tzdata: str, now: datetime
 ) -> None:
-    """Close the job's span at `now`, or later where its rows reach further, and open the next one."""
+    """Close the job's version at `now`, or later if its rows reach further, and open the next one."""
     accounted_to = to_ms(accounted_until(db, job))
     db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now), accounted_to=accounted_to)
     _insert_version(
@@ -194,14 +198,12 @@ def _open_version(
 
 
 def accounted_until(db: Database, job: Job) -> datetime:
-    """Return up to where the job's calendar is accounted for; beyond `now` only if the clock was set back (R-26)."""
-    row = db.row("job_accounted_to", job_id=job.id, version=job.version)
-    assert row is not None, "every job has its version"
-    return from_ms(row[0])
+    """Return the end of the job's accounted calendar; it is after `now` only if the clock was set back."""
+    return from_ms(value_of(db, "job_accounted_to", job_id=job.id, version=job.version))
 
 
 def store_pause(db: Database, job: Job, *, until: datetime | None, reason: str, tzdata: str, now: datetime) -> bool:
-    """Mark a job paused and hold its cursor back; tell whether it was still as `job` shows it."""
+    """Mark a job paused and hold its cursor back; return whether `job` was up to date."""
     changed = db.execute(
         "job_pause",
         id=job.id,
@@ -228,7 +230,7 @@ def store_resume(
     end: datetime,
     now: datetime,
 ) -> bool:
-    """Take the pause away as of `end` and give the job its cursor back; tell whether it was still as `job` shows it."""
+    """End the pause at `end` and restore the job's cursor; return whether `job` was up to date."""
     changed = db.execute(
         "job_resume",
         id=job.id,
@@ -280,25 +282,29 @@ def move_cursor(
     used_up_at: datetime | None = None,
     fire_number: int,
 ) -> bool:
-    """Move the job's cursor; tell whether it still stood where `job` shows it. That of a paused job is held back."""
+    """Move the job's cursor; return whether it was still that of `job`. The cursor of a paused job is held back."""
+    shared = {
+        "id": job.id,
+        "version": job.version,
+        "anchored_at": to_ms_or_none(anchored_at),
+        "used_up_at": to_ms_or_none(used_up_at),
+    }
     if job.paused_at is not None:
-        return _hold_cursor(db, job, held_for=next_for, anchored_at=anchored_at, used_up_at=used_up_at)
+        held_for = to_ms_or_none(next_for)
+        return db.execute("job_hold", held_for=held_for, fire_number=job.fire_number, **shared) == 1
     changed = db.execute(
         "job_move_cursor",
-        id=job.id,
-        version=job.version,
         expected=to_ms_or_none(job.next_for),
         next_for=to_ms_or_none(next_for),
         next_at=to_ms_or_none(next_at),
-        anchored_at=to_ms_or_none(anchored_at),
-        used_up_at=to_ms_or_none(used_up_at),
         fire_number=fire_number,
+        **shared,
     )
     return changed == 1
 
 
 def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
-    """Change when the job's next instant fires, not the instant; tell whether its cursor still stood there."""
+    """Change the time at which the job's next instant fires; return whether its cursor was still that of `job`."""
     return move_cursor(
         db,
         job,
@@ -310,23 +316,8 @@ def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
     )
 
 
-def _hold_cursor(
-    db: Database, job: Job, *, held_for: datetime | None, anchored_at: datetime | None, used_up_at: datetime | None
-) -> bool:
-    changed = db.execute(
-        "job_hold",
-        id=job.id,
-        version=job.version,
-        held_for=to_ms_or_none(held_for),
-        anchored_at=to_ms_or_none(anchored_at),
-        used_up_at=to_ms_or_none(used_up_at),
-        fire_number=job.fire_number,
-    )
-    return changed == 1
-
-
 class JobState(NamedTuple):
-    """What the end of a run looks after: chains of its job that failed in a row, runs that wait, somebody to tell."""
+    """The state of a job at the end of a run: failed chains in a row, waiting runs, notification targets."""
 
     failures: int
     waited_for: bool
@@ -334,48 +325,40 @@ class JobState(NamedTuple):
 
 
 def prefetch_standing(db: Database, job_id: str) -> None:
-    """Ask `standing` ahead."""
+    """Prefetch `standing`."""
     db.prefetch("job_standing", id=job_id)
 
 
 def standing(db: Database, job_id: str) -> JobState:
-    """Return what the end of a run must look after in its job."""
+    """Return the state of a job at the end of a run."""
     row = db.row("job_standing", id=job_id)
     assert row is not None, "a foreign key holds every run's job"
-    return JobState(row[0], bool(row[1]), bool(row[2]))
+    return record_of(JobState, row)
 
 
 def count_failures(db: Database, job_id: str, failures: int, *, backing_off_until: datetime | None) -> None:
-    """Store how many chains of a job failed in a row, and until when its instants are held back."""
+    """Store the number of failed chains in a row of a job, and the end of its backoff."""
     until = to_ms_or_none(backing_off_until)
     db.execute("job_count_failure", id=job_id, failures=failures, backing_off_until=until)
 
 
 def next_number(db: Database, job_id: str) -> int:
-    """Return the number of the job's next run, counted."""
-    row = db.row("job_count_run", id=job_id)
-    assert row is not None
-    number: int = row[0]
-    return number
+    """Count the job's next run and return its number."""
+    return int(value_of(db, "job_count_run", id=job_id))
 
 
 def next_numbers(db: Database, job_id: str, count: int) -> int:
-    """Return the number of the first of the job's next `count` runs, all counted."""
-    row = db.row("job_count_runs", id=job_id, count=count)
-    assert row is not None
-    last: int = row[0]
-    return last - count + 1
+    """Count the job's next `count` runs and return the number of the first."""
+    return int(value_of(db, "job_count_runs", id=job_id, count=count)) - count + 1
 
 
 def job_state(db: Database, job_id: str) -> dict[str, Any]:
-    """Return what the job's functions keep between runs."""
-    row = db.row("job_state", id=job_id)
-    state: dict[str, Any] = json.loads(row[0]) if row else {}
-    return state
+    """Return the state that the job's functions keep between runs."""
+    return read_object(value_of(db, "job_state", id=job_id))
 
 
 def save_job_state(db: Database, job_id: str, state: Mapping[str, Any]) -> None:
-    """Keep what the job's function left for its next run."""
+    """Store the state of the job's function for its next run."""
     db.execute("job_save_state", id=job_id, state=write_json(state))
 
 
@@ -385,68 +368,66 @@ Kind = Literal["job", "run"]
 
 
 def digest_of(spec: JobSpec) -> str:
-    """Return the digest of a definition: any change of it is another one."""
+    """Return the digest of a definition."""
     return hashlib.sha256(write_spec(spec).encode()).hexdigest()
 
 
 def set_made(db: Database, job_id: str, made: Provenance | None) -> None:
-    """Store who made a job; None: nobody but a file does from now on."""
+    """Store the provenance of a job; None: a file declares it."""
     db.execute(
         "job_set_made",
         id=job_id,
-        made_by=None if made is None else made.by,
-        made_at=None if made is None else to_ms(made.at),
-        run_id=None if made is None else made.run_id,
-        depth=0 if made is None else made.depth,
-        expires_at=None if made is None else to_ms_or_none(made.expires_at),
+        made_by=made and made.by,
+        made_at=made and to_ms(made.at),
+        run_id=made and made.run_id,
+        depth=made.depth if made else 0,
+        expires_at=made and to_ms_or_none(made.expires_at),
     )
 
 
 def set_provisional(db: Database, job_id: str, since: datetime | None) -> None:
-    """Store since when a job waits for approval, None: it does not."""
+    """Store the start of the wait for approval, None for none."""
     db.execute("job_set_provisional", id=job_id, provisional_at=to_ms_or_none(since))
 
 
 def set_approved(db: Database, job_id: str, digest: str | None, *, now: datetime) -> None:
-    """Store what a person approved, None: nothing."""
+    """Store the digest that a person approved, None for none."""
     db.execute("job_set_approved", id=job_id, approved=digest, approved_at=None if digest is None else to_ms(now))
 
 
 def count_making(db: Database, maker: str, kind: Kind, *, now: datetime, since: datetime) -> None:
-    """Count something that a maker made now; what was made before `since` is forgotten."""
+    """Count a creation of an author and drop those before `since`."""
     db.execute("making_forget", maker=maker, kind=kind, before=to_ms(since))
     db.execute("making_insert", id=new_id(now), maker=maker, kind=kind, at=to_ms(now))
 
 
 def made_since(db: Database, maker: str, *, kind: Kind, since: datetime) -> int:
-    """Return how much a maker made since then."""
-    row = db.row("making_count", maker=maker, kind=kind, since=to_ms(since))
-    return int(row[0]) if row else 0
+    """Return the number of an author's creations since an instant."""
+    return int(value_of(db, "making_count", maker=maker, kind=kind, since=to_ms(since)) or 0)
 
 
 def active_count(db: Database, maker: str, *, but: str | None, now: datetime) -> int:
-    """Return how many jobs of a maker are active or wait for approval, one of them not counted."""
-    row = db.row("jobs_made_active", maker=maker, but=but, now=to_ms(now))
-    return int(row[0]) if row else 0
+    """Return the number of an author's other jobs that are active or wait for approval."""
+    return int(value_of(db, "jobs_made_active", maker=maker, but=but, now=to_ms(now)) or 0)
 
 
 def expired_jobs(db: Database, now: datetime) -> list[str]:
-    """Return the identifiers of jobs whose time is over and that are not retired yet."""
+    """Return the identifiers of expired jobs that are not retired."""
     return [job_id for (job_id,) in db.rows("jobs_expired", now=to_ms(now))]
 
 
 def policy(db: Database) -> AgentPolicy:
-    """Return what may be made with the tools, as it was applied last."""
-    row = db.row("meta_get", key=POLICY_KEY)
-    return decode(AgentPolicy, json.loads(row[0])) if row else AgentPolicy()
+    """Return the applied `agent_policy`."""
+    stored = value_of(db, "meta_get", key=POLICY_KEY)
+    return decode(AgentPolicy, json.loads(stored)) if stored else AgentPolicy()
 
 
 def set_policy(db: Database, wanted: AgentPolicy) -> None:
-    """Store what may be made with the tools."""
+    """Store the `agent_policy`."""
     if policy(db) != wanted:
         db.execute("meta_set", key=POLICY_KEY, value=write_json(encode(wanted)))
 
 
 def provisional_jobs(db: Database) -> list[Job]:
-    """Return the jobs that wait for approval, the longest first."""
+    """Return the jobs that wait for approval, longest wait first."""
     return [job_of(row) for row in db.records("jobs_provisional")]

@@ -13,18 +13,18 @@ from rota.rules.liveness import LEASE
 from rota.rules.queue_order import EVERYTHING, PoolFilter, read_takes, takes_json
 from rota.store.driver import Database
 from rota.store.migrate import newest_schema
-from rota.store.rows import write_json
+from rota.store.rows import columns_of, instant_of, record_or_none, records_of, value_of, write_json
 
 Ending = Literal["clean", "detached", "lost"]
 
 
-FORGIVEN, EVERYBODY = "forgiven:", ""
-"""Up to which process crashes count no longer, by worker, and for all of them."""
+FORGIVEN, ALL_WORKERS = "forgiven:", ""
+"""Meta key of the last process whose crash no longer counts, by worker and for all workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenProcess:
-    """A process that has not said goodbye; on a shared database it counts as alive until `lease_until`."""
+    """A process without a recorded end; on a shared database it is alive until `lease_until`."""
 
     epoch: int
     kind: str
@@ -34,12 +34,11 @@ class OpenProcess:
     worker_id: str = ""
     lease_until: datetime | None = None
     version: str = ""
-    """The rota that it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lapsed:
-    """A process of another worker whose lease is over."""
+    """A process of another worker with an expired lease."""
 
     epoch: int
     worker: str
@@ -59,8 +58,8 @@ def open_process(
     now: datetime,
     unused: int | None = None,
 ) -> int:
-    """Enter a process and return its epoch: a new one, or the newest where nothing was ever done under it."""
-    entered = {
+    """Store a process and return its epoch: a new one, or the newest if it was never used."""
+    columns = {
         "worker_id": worker_id,
         "kind": kind,
         "boot_id": identity.boot_id,
@@ -71,131 +70,111 @@ def open_process(
         "clock_offset": None if clock_offset is None else clock_offset // MILLISECOND,
         "now": to_ms(now),
     }
-    row = db.row("process_reuse", epoch=unused, **entered) if unused is not None else None
-    row = row or db.row("process_insert", **entered)
-    assert row is not None
-    epoch: int = row[0]
-    return epoch
+    epoch = None if unused is None else value_of(db, "process_reuse", epoch=unused, **columns)
+    return int(value_of(db, "process_insert", **columns) if epoch is None else epoch)
 
 
 def end_process(db: Database, epoch: int, *, ending: Ending, now: datetime) -> None:
-    """Note how a process ended."""
+    """Store the end of a process."""
     db.execute("process_end", epoch=epoch, ending=ending, now=to_ms(now))
 
 
 def open_processes(db: Database) -> list[OpenProcess]:
-    """Return the processes that have not said goodbye, oldest first."""
-    found = db.rows("processes_unended")
+    """Return the processes without a recorded end, oldest first."""
+    rows = db.rows("processes_unended")
     return [
         OpenProcess(
-            epoch,
-            kind,
-            ProcessIdentity(boot_id, pid, start),
-            lock,
-            from_ms(started_at),
-            worker_id,
-            from_ms_or_none(lease_until),
-            version,
+            epoch, kind, ProcessIdentity(*identity), lock, from_ms(start), worker, from_ms_or_none(lease), version
         )
-        for epoch, kind, boot_id, pid, start, lock, started_at, worker_id, lease_until, version in found
+        for epoch, kind, *identity, lock, start, worker, lease, version in rows
     ]
 
 
 def epochs_with_runs(db: Database, worker_id: str | None = None) -> list[int]:
-    """Return the epochs that hold dispatched or running runs, whether or not they ended; of one worker, or of all."""
-    found = db.rows("processes_with_runs")
-    return [epoch for epoch, owner in found if worker_id is None or owner == worker_id]
+    """Return the epochs with dispatched or running runs, of one worker or of all."""
+    rows = db.rows("processes_with_runs")
+    return [epoch for epoch, owner in rows if worker_id is None or owner == worker_id]
 
 
 def is_shared(db: Database) -> bool:
-    """Tell whether folders of several machines use this database, so that only leases tell who is alive."""
-    row = db.row("store_shared")
-    return row is not None and bool(row[0])
+    """Return whether several machines share this database, so that only leases show which processes live."""
+    return bool(value_of(db, "store_shared"))
 
 
 def server_now(db: Database) -> datetime:
-    """Return the time by the database's clock: leases are counted on no other."""
-    row = db.row("server_clock")
-    assert row is not None
-    return from_ms(row[0])
+    """Return the time of the database's clock, which decides on leases."""
+    return from_ms(value_of(db, "server_clock"))
 
 
 def renew_lease(db: Database, epoch: int, *, lease: timedelta) -> datetime | None:
-    """Say that a process is alive; return until when it counts so.
+    """Renew the lease of a process and return its end.
 
-    None: it was declared lost, or a newer rota upgraded the database while its lease was over.
+    None: the process was declared lost, or a newer rota upgraded the database after the lease expired.
     """
-    db.announces = False  # nobody need look again
-    row = db.row("process_lease", epoch=epoch, lease=lease // MILLISECOND, schema=newest_schema())
-    return from_ms(row[0]) if row is not None else None
+    db.announces = False  # other machines need not wake up
+    return instant_of(db, "process_lease", epoch=epoch, lease=lease // MILLISECOND, schema=newest_schema())
 
 
 def others_that_fire(db: Database, *, worker_id: str) -> list[OpenProcess]:
-    """Return the living processes of other workers that fire what is due."""
-    found = [one for one in open_processes(db) if one.worker_id != worker_id and one.kind != "worker"]
-    now = server_now(db) if found else None
-    return [one for one in found if now is not None and one.lease_until is not None and one.lease_until >= now]
+    """Return the live processes of other workers that fire jobs."""
+    others = [process for process in open_processes(db) if process.worker_id != worker_id and process.kind != "worker"]
+    now = server_now(db) if others else None
+    return [other for other in others if now is not None and other.lease_until is not None and other.lease_until >= now]
 
 
 def lapsed_processes(db: Database, *, but: str) -> list[Lapsed]:
-    """Return the processes of all workers but one whose leases are over."""
+    """Return the processes of other workers with expired leases."""
     return [Lapsed(*row) for row in db.rows("processes_lapsed", worker_id=but)]
 
 
 def still_lapsed(db: Database, epoch: int, *, forced: bool = False) -> bool:
-    """Tell whether a lease is over, or `forced` to be, and hold the process against claims under its epoch."""
+    """Return whether a lease is expired or `forced`, and lock the process against claims under its epoch."""
     return db.row("process_lapsed", epoch=epoch, forced=int(forced)) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Claiming:
-    """That a process may claim. `alone`: no other one has begun and not ended."""
+    """The right of a process to claim. `alone`: no other process is open."""
 
     alone: bool
 
 
 def crashes(db: Database, worker_id: str, *, since: datetime) -> int:
-    """Return how often a worker's scheduler was lost, without what was forgiven."""
-    after = max(_forgiven(db, worker_id), _forgiven(db, EVERYBODY))
-    row = db.row("processes_lost_since", worker_id=worker_id, kind="serve", since=to_ms(since), after=after)
-    return int(row[0]) if row else 0
+    """Return the number of crashes of a worker's scheduler since an instant and since the last reset."""
+    after = max(_forgiven(db, worker_id), _forgiven(db, ALL_WORKERS))
+    params = {"worker_id": worker_id, "kind": "serve", "since": to_ms(since), "after": after}
+    return int(value_of(db, "processes_lost_since", **params) or 0)
 
 
-def forgive_crashes(db: Database, worker_id: str = EVERYBODY) -> None:
-    """Let crashes until now count no longer: somebody looked at them, and goes on."""
-    row = db.row("process_last_ended")
-    db.execute("meta_set", key=f"{FORGIVEN}{worker_id}", value=str(row[0] if row else 0))
+def forgive_crashes(db: Database, worker_id: str = ALL_WORKERS) -> None:
+    """Reset the crash counter of a worker, or of all."""
+    db.execute("meta_set", key=f"{FORGIVEN}{worker_id}", value=str(value_of(db, "process_last_ended") or 0))
 
 
 def _forgiven(db: Database, worker_id: str) -> int:
-    row = db.row("meta_get", key=f"{FORGIVEN}{worker_id}")
-    return int(row[0]) if row is not None else 0
+    return int(value_of(db, "meta_get", key=f"{FORGIVEN}{worker_id}") or 0)
 
 
 def prefetch_may_claim(db: Database, epoch: int) -> None:
-    """Ask `may_claim` ahead."""
+    """Prefetch `may_claim`."""
     db.prefetch("process_claims", epoch=epoch)
 
 
 def may_claim(db: Database, epoch: int) -> Claiming | None:
-    """Tell how a process may claim; None if not: it was declared lost, or its worker is being drained."""
+    """Return how a process may claim; None: it was declared lost, or its worker is draining."""
     row = db.row("process_claims", epoch=epoch)
     return Claiming(alone=bool(row[1])) if row is not None and not row[0] else None
 
 
-CAPACITY = "worker:"
-"""Before the identifier of a worker: under which key what it takes is kept."""
-CRASHES = "crashes:"
-"""Before the identifier of a worker: under which key is kept after how many crashes it was drained."""
-CLOCK = "clock:"
-"""Before the identifier of a worker: under which key is kept by how much its clock is wrong."""
+CAPACITY, CRASHES, CLOCK = "worker:", "crashes:", "clock:"
+"""Prefixes of the meta keys with a worker's capacity, its crashes before a drain, and its clock error."""
 FORGOTTEN = "~"
-"""Stands between the name that a forgotten worker had and its identifier: no name has it."""
+"""Separates the former name of a removed worker from its identifier; no name contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker: the folder `state` on the machine `host`; one that is `draining` finishes what it has."""
+    """A worker: the folder `state` on the machine `host`. A draining worker finishes its runs and takes no new ones."""
 
     id: str
     name: str
@@ -207,56 +186,53 @@ class Worker:
 
     @property
     def forgotten(self) -> bool:
-        """Whether somebody took it off the list; its row stays for the runs that it had."""
+        """Whether it was removed; its row stays for its runs."""
         return self.name.endswith(f"{FORGOTTEN}{self.id}")
 
     @property
     def called(self) -> str:
-        """Its name, also once it was forgotten."""
+        """Its name, also after its removal."""
         return self.name.partition(FORGOTTEN)[0]
 
 
 def workers(db: Database) -> list[Worker]:
-    """Return all workers, those that were forgotten too."""
-    return [_worker(*row) for row in db.rows("workers_all")]
+    """Return all workers, removed ones included."""
+    return records_of(Worker, db.rows("workers_all"))
 
 
 def worker_by_id(db: Database, worker_id: str) -> Worker | None:
-    """Return a worker."""
-    row = db.row("worker_by_id", id=worker_id)
-    return _worker(*row) if row is not None else None
+    """Return the worker with this identifier, None for none."""
+    return record_or_none(Worker, db.row("worker_by_id", id=worker_id))
 
 
 def worker_by_name(db: Database, name: str) -> Worker | None:
-    """Return the worker of this name."""
-    row = db.row("worker_by_name", name=name)
-    return _worker(*row) if row is not None else None
+    """Return the worker of this name, None for none."""
+    return record_or_none(Worker, db.row("worker_by_name", name=name))
 
 
 def only_worker(db: Database) -> str | None:
-    """Return the worker of a database that one folder has to itself, None where it has none yet."""
-    row = db.row("worker_first")
-    return row[0] if row is not None else None
+    """Return the worker of a database with a single state folder, None if it has none yet."""
+    worker_id: str | None = value_of(db, "worker_first")
+    return worker_id
 
 
 def last_seen(db: Database, worker_id: str) -> datetime | None:
-    """Return when a worker last gave a sign of life; None where it never had a process."""
-    row = db.row("worker_seen", worker_id=worker_id, lease=LEASE // MILLISECOND)
-    return None if row is None else from_ms_or_none(row[0])
+    """Return the last sign of life of a worker; None if it never had a process."""
+    return instant_of(db, "worker_seen", worker_id=worker_id, lease=LEASE // MILLISECOND)
 
 
 def insert_worker(db: Database, worker: Worker, *, now: datetime) -> bool:
-    """Store a new worker; tell whether its name was free."""
-    return db.execute("worker_insert", now=to_ms(now), **_stored(worker)) == 1
+    """Store a new worker; return whether its name was free."""
+    return db.execute("worker_insert", now=to_ms(now), **columns_of(worker)) == 1
 
 
 def update_worker(db: Database, worker: Worker) -> None:
     """Store the name, labels and place of a worker."""
-    db.execute("worker_update", **_stored(worker))
+    db.execute("worker_update", **columns_of(worker))
 
 
 def drain(db: Database, worker_id: str, *, draining: bool, crashes: int = 0) -> bool:
-    """Let a worker take no more runs, maybe because of `crashes`, or take them again; tell whether that is new."""
+    """Start or end the draining of a worker, maybe after `crashes`; return whether that is a change."""
     changed = db.execute("worker_drain", id=worker_id, draining=int(draining)) == 1
     if not draining:
         forgive_crashes(db, worker_id)
@@ -268,13 +244,12 @@ def drain(db: Database, worker_id: str, *, draining: bool, crashes: int = 0) -> 
 
 
 def worker_crashes(db: Database, worker_id: str) -> int:
-    """Return after how many crashes a worker was drained, 0 if somebody did that."""
-    row = db.row("meta_get", key=f"{CRASHES}{worker_id}")
-    return int(row[0]) if row is not None else 0
+    """Return the number of crashes that drained a worker, 0 if a person did."""
+    return int(value_of(db, "meta_get", key=f"{CRASHES}{worker_id}") or 0)
 
 
 def note_skew(db: Database, worker_id: str, *, skew: timedelta | None) -> None:
-    """Store by how much the clock of a worker is ahead of the server's, negative: behind; None: it is right."""
+    """Store how far the clock of a worker is ahead of the server's (negative: behind), None for none."""
     if skew is None:
         db.execute("meta_delete", key=f"{CLOCK}{worker_id}")
     else:
@@ -282,55 +257,37 @@ def note_skew(db: Database, worker_id: str, *, skew: timedelta | None) -> None:
 
 
 def skew(db: Database, worker_id: str) -> timedelta | None:
-    """Return by how much the clock of a worker is wrong, None where it is right."""
-    row = db.row("meta_get", key=f"{CLOCK}{worker_id}")
-    return int(row[0]) * MILLISECOND if row is not None else None
+    """Return the clock error of a worker, None for none."""
+    stored = value_of(db, "meta_get", key=f"{CLOCK}{worker_id}")
+    return None if stored is None else int(stored) * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a worker said when it last entered: which runs it takes, and how many at the same time."""
+    """The capacity of a worker at its last start: the runs that it takes, and its slots."""
 
     takes: PoolFilter = EVERYTHING
     slots: int | None = None
 
 
-UNTOLD = Capacity()
-
-
 def note_capacity(db: Database, worker_id: str, *, takes: PoolFilter, slots: int | None) -> None:
-    """Store what a worker takes; nothing is written where that is what is known."""
-    told = Capacity(takes, slots)
-    if capacity(db, worker_id) != told:
+    """Store the capacity of a worker if it changed."""
+    if capacity(db, worker_id) != Capacity(takes, slots):
         value = write_json({**takes_json(takes), "slots": slots})
         db.execute("meta_set", key=f"{CAPACITY}{worker_id}", value=value)
 
 
 def capacity(db: Database, worker_id: str) -> Capacity:
-    """Return what a worker takes."""
-    row = db.row("meta_get", key=f"{CAPACITY}{worker_id}")
-    if row is None:
-        return UNTOLD
-    found = json.loads(row[0])
-    return Capacity(read_takes(found), found["slots"])
-
-
-def _stored(worker: Worker) -> dict[str, str]:
-    return {
-        "id": worker.id,
-        "name": worker.name,
-        "labels": write_json(dict(worker.labels)),
-        "host": worker.host,
-        "state": worker.state,
-    }
-
-
-def _worker(id_: str, name: str, labels: str, host: str, state: str, draining: int, created_at: int) -> Worker:
-    return Worker(id_, name, json.loads(labels), host, state, bool(draining), from_ms(created_at))
+    """Return the capacity of a worker."""
+    stored = value_of(db, "meta_get", key=f"{CAPACITY}{worker_id}")
+    if stored is None:
+        return Capacity()
+    values = json.loads(stored)
+    return Capacity(read_takes(values), values["slots"])
 
 
 class CriticalSection(StrEnum):
-    """What only one transaction at a time does, whichever rows it touches."""
+    """A section that only one transaction at a time executes, whichever rows it touches."""
 
     DECLARE = "declare"
     GROUPS = "groups"
@@ -340,35 +297,35 @@ class CriticalSection(StrEnum):
 
 
 def wait_briefly(db: Database) -> None:
-    """Wait no longer than a second for rows that others hold: DatabaseBusy then, for who tries again by itself."""
+    """Wait at most a second for locked rows, then raise DatabaseBusy: for callers that retry."""
     db.defer("lock_briefly")
 
 
-def lock_section(db: Database, turn: CriticalSection) -> None:
-    """Wait until nobody else does this."""
-    db.defer("turn_hold", key=f"turn:{turn}")
+def lock_section(db: Database, section: CriticalSection) -> None:
+    """Lock a critical section until the transaction ends."""
+    db.defer("turn_hold", key=f"turn:{section}")
 
 
 def lock_jobs_of_runs(db: Database, run_ids: Iterable[str]) -> None:
-    """Hold the jobs of these runs: who waits for whom, and what comes next, is decided by one at a time for each."""
+    """Lock the jobs of these runs: one transaction at a time decides on waits and follow-ups of a job."""
     db.defer("jobs_of_runs_hold", ids=write_json(list(run_ids)))
 
 
 def hold_jobs_waited_for(db: Database, job_ids: Iterable[str]) -> None:
-    """Hold those of these jobs in which somebody waits for a run, or whose failures are counted."""
+    """Lock those of these jobs with waiting runs or counted failures."""
     db.defer("jobs_waited_for_hold", ids=write_json(list(job_ids)))
 
 
 def hold_jobs_named(db: Database, names: Iterable[str]) -> None:
-    """Hold several jobs, as all do who need them, in the order of their identifiers."""
+    """Lock several jobs in the order of their identifiers, as every transaction does."""
     db.defer("jobs_named_hold", names=write_json(list(names)))
 
 
 def lock_worker(db: Database, worker_id: str) -> None:
-    """Hold a worker while its slots are given out (INV-003)."""
+    """Lock a worker while its slots are assigned."""
     db.defer("worker_hold", worker_id=worker_id)
 
 
 def hold_births(db: Database) -> None:
-    """Let no run be born until the transaction ends: every birth counts in its job first."""
+    """Block the insertion of runs until the transaction ends: an insertion first updates its job."""
     db.defer("births_hold")
