@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.model.clock import from_ms, to_ms
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.operations.verify.instants import Fate, lulls_of
-from rota.rules.schedule.blackouts import lull_at
+from rota.rules.schedule.blackouts import blackout_at
 
 ZONES = ["UTC", "Europe/Madrid", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Pacific/Apia"]
 WINDOWS = [
@@ -44,7 +44,7 @@ moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)) | st.sampled_
 def test_both_readings_agree(schedule: Schedule, naive: datetime, minutes: int) -> None:
     """R-17: around changes of clocks too."""
     at = naive.replace(tzinfo=UTC, microsecond=0) + timedelta(minutes=minutes)
-    ours, lulls = lull_at(schedule, at), lulls_of(schedule)
+    ours, lulls = blackout_at(schedule, at), lulls_of(schedule)
     assert lulls is not None
     deferred = Fate.DEFERRED if schedule.quiet and schedule.quiet.policy is QuietPolicy.DEFER else Fate.SKIPPED
     assert lulls.fate(to_ms(at)) is FATES.get(ours.reason, deferred)

@@ -22,7 +22,7 @@ from rota.model.clock import iso
 from rota.model.errors import JobProblems, KeyPath, Problem
 from rota.model.spec import PROMPT_LIMIT, AgentWork, FirstRun, JobSpec, Kind, Workspace
 from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders
-from rota.rules.schedule.blackouts import defers, has_lulls
+from rota.rules.schedule.blackouts import defers, has_blackouts
 from rota.rules.schedule.instants import next_instant
 from rota.rules.schedule.preview import next_fires, wholly_quiet
 from rota.text.format import from_now
@@ -358,7 +358,7 @@ def _on_time(spec: JobSpec, now: datetime) -> str | None:
 def _on_lulls(spec: JobSpec, now: datetime) -> str | None:
     """Return that a job runs later than it says, or never, by quiet hours (R-17) and excluded dates."""
     schedule = spec.schedule
-    if not has_lulls(schedule) or schedule.follows_runs:
+    if not has_blackouts(schedule) or schedule.follows_runs:
         return None
     if defers(schedule) and wholly_quiet(schedule, since=now, created_at=now):
         return f"{spec.name}: every instant lies in quiet hours and waits for their end; `quiet_hours: ignore` runs it"

@@ -14,7 +14,7 @@ from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job
 from rota.operations.project.apply import FILE, cancel_waiting, change_to, create, give_pool, refuse_file
 from rota.operations.proposals import made_jobs
-from rota.rules.agents import HOUR, LOOKED_AT, MakerFacts, PolicyRefusal, Provisional, judge
+from rota.rules.agents import CHECKED_FIRES, HOUR, MakerFacts, PolicyRefusal, Provisional, judge
 from rota.rules.schedule.preview import next_fires
 from rota.store.driver import Database
 from rota.store.tables import activity, audit, jobs
@@ -80,7 +80,7 @@ def _judge(
     active = jobs.active_count(db, maker.name, but=alive.id if alive else None, now=now) if spec.enabled else 0
     created = jobs.made_since(db, maker.name, kind="job", since=now - HOUR)
     facts = MakerFacts(maker, active=active, created=created, new=alive is None)
-    fires = next_fires(spec.schedule, now, LOOKED_AT, created_at=now, name=spec.name)
+    fires = next_fires(spec.schedule, now, CHECKED_FIRES, created_at=now, name=spec.name)
     verdict = judge(policy, facts, spec, fires=[fire.nominal for fire in fires], now=now)
     if isinstance(verdict, PolicyRefusal):
         raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)

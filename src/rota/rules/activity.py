@@ -13,13 +13,14 @@ IDLE_FOR = timedelta(hours=1)
 
 
 def mode_at(now: datetime, *, activity: datetime | None, quiet: QuietHours | None = None) -> Mode:
-    """Return the mode at `now`, given when the last activity was; quiet hours are dormant whatever happened.
+    """Return the mode at `now`, given the last activity; quiet hours are always dormant.
 
     >>> noon = datetime.fromisoformat("2026-11-15T12:00:00Z")
     >>> [mode_at(noon + timedelta(minutes=at), activity=noon).value for at in (0, 9, 10, 59, 60)]
     ['active', 'active', 'idle', 'idle', 'dormant']
     """
-    if _asleep(quiet, now) or activity is None:
+    asleep = quiet is not None and quiet.policy is QuietPolicy.DORMANT and quiet_until(quiet, now) is not None
+    if asleep or activity is None:
         return Mode.DORMANT
     since = now - activity
     if since < ACTIVE_FOR:
@@ -28,22 +29,18 @@ def mode_at(now: datetime, *, activity: datetime | None, quiet: QuietHours | Non
 
 
 def next_change(now: datetime, *, activity: datetime | None, quiet: QuietHours | None = None) -> datetime | None:
-    """Return when the mode may change by itself, None for never: without activity only quiet hours end and begin."""
-    found = [] if activity is None else [activity + after for after in (ACTIVE_FOR, IDLE_FOR)]
+    """Return the next time at which the mode may change without activity, or None."""
+    changes = [] if activity is None else [activity + after for after in (ACTIVE_FOR, IDLE_FOR)]
     if quiet is not None and quiet.policy is QuietPolicy.DORMANT:
-        found.append(next_border(quiet, now))
-    return min((at for at in found if at > now), default=None)
+        changes.append(next_border(quiet, now))
+    return min((at for at in changes if at > now), default=None)
 
 
-def _asleep(quiet: QuietHours | None, now: datetime) -> bool:
-    return quiet is not None and quiet.policy is QuietPolicy.DORMANT and quiet_until(quiet, now) is not None
-
-
-LONGEST = timedelta(hours=1)
+MAX_SUGGESTED = timedelta(hours=1)
 
 
 def is_fresh(good_at: datetime | None, *, interval: timedelta | None, born: datetime, now: datetime) -> bool:
-    """Tell whether a result serves a run: made since the run was born, or not older than the interval of the mode.
+    """Return whether a result is fresh for a run: newer than the run, or not older than the interval of the mode.
 
     >>> noon = datetime.fromisoformat("2026-11-15T12:00:00Z")
     >>> is_fresh(noon, interval=timedelta(seconds=15), born=noon, now=noon + timedelta(minutes=5))
@@ -55,38 +52,35 @@ def is_fresh(good_at: datetime | None, *, interval: timedelta | None, born: date
 
 
 def bounded(suggested: float | None, schedule: Schedule) -> timedelta | None:
-    """Return the interval that a server asks for: never shorter than the shortest of the file, never above an hour.
-
-    Where the file itself has a longer one, that is the limit.
-    """
-    intervals = [one for one in map(schedule.every, Mode) if one is not None]
+    """Return the interval that a server suggests: from the shortest of the file up to an hour or its longest."""
+    intervals = [interval for interval in map(schedule.every, Mode) if interval is not None]
     if suggested is None or not intervals:
         return None
-    most = max(*intervals, LONGEST)
+    most = max(*intervals, MAX_SUGGESTED)
     wanted = timedelta(seconds=min(max(suggested, 0), most.total_seconds()))
     return max(wanted, min(intervals))
 
 
-INTERVALS = {Mode.ACTIVE: 15, Mode.IDLE: 60, Mode.DORMANT: 300}
-SHORTEST = 5
+POLL_SECONDS = {Mode.ACTIVE: 15, Mode.IDLE: 60, Mode.DORMANT: 300}
+MIN_POLL_SECONDS = 5
 
 
 def suggested_poll(mode: Mode, *, next_due_at: datetime | None, now: datetime) -> int:
-    """Return after how many seconds to ask again: by the mode, sooner where something is due sooner, never below 5.
+    """Return the seconds until the next request: by the mode, less if a job is due sooner, never below 5.
 
     >>> noon = datetime.fromisoformat("2026-11-15T12:00:00Z")
     >>> [suggested_poll(Mode.IDLE, next_due_at=noon + timedelta(seconds=due), now=noon) for due in (-9, 7.2, 3600)]
     [5, 8, 60]
     """
-    usual = INTERVALS[mode]
+    usual = POLL_SECONDS[mode]
     if next_due_at is None:
         return usual
     until = ceil((next_due_at - now) / timedelta(seconds=1))
-    return min(usual, max(until, SHORTEST))
+    return min(usual, max(until, MIN_POLL_SECONDS))
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys whose value is another one, None for those that are gone.
+    """Return the changed keys, None for deleted ones.
 
     >>> changes({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 5, "d": 6})
     {'b': 5, 'd': 6, 'c': None}
@@ -96,7 +90,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def merged(document: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with changes: the last writer of a key wins, other keys stay; None takes a key away.
+    """Return a document with changes applied; None deletes a key.
 
     >>> merged({"a": 1, "b": 2}, {"b": None, "c": 3})
     {'a': 1, 'c': 3}

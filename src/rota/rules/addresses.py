@@ -1,4 +1,4 @@
-"""Which addresses may be connected to by rota itself, judged without asking anybody (section 12)."""
+"""The addresses that rota itself may connect to, judged without a lookup."""
 
 import ipaddress
 import socket
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from rota.model.errors import AddressRefused
 
-LONGEST_URL = 2048
+MAX_URL_LENGTH = 2048
 PORTS = {"https": 443, "http": 80}
 HINT = "write https://host/path"
 METADATA = "metadata.google.internal"
-"""A name that stands for 169.254.169.254 on machines of that cloud, whatever is asked."""
+"""The name of 169.254.169.254 on machines of that cloud."""
 
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
@@ -29,14 +29,14 @@ _SPECIAL_V6 = tuple(
         ("64:ff9b:1::/48", "2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20", "fec0::/10"),
     )
 )
-"""What IANA lists as special and `is_global` lets pass in some version of Python: protocol assignments (Teredo, ORCHID,
+"""Special ranges of IANA that `is_global` accepts in some version of Python: protocol assignments (Teredo, ORCHID,
 benchmarks), relays, AS112, documentation, local translation, site-local. None of them is the address of a host."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address taken apart; `name` is in the form that is looked up."""
+    """The parts of an address; `name` is in the form for a lookup."""
 
     scheme: str
     name: str
@@ -45,22 +45,22 @@ class Address:
 
     @property
     def place(self) -> str:
-        """The host and the port, as `allow_private` names them."""
+        """Host and port, as in `allow_private`."""
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
     @property
     def host(self) -> str:
-        """The host as a header names it."""
+        """The host for a header."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return name if self.port == PORTS[self.scheme] else f"{name}:{self.port}"
 
 
 def read_address(url: str, *, allow_private: Collection[str] = ()) -> Address:
-    """Return an address that may be looked up; AddressRefused says what is wrong with it.
+    """Return an address for a lookup, or raise AddressRefused.
 
-    Plain http, and a host that is a private address itself, are allowed where `allow_private` names host:port.
+    Plain http and a private address as host are allowed if `allow_private` names host:port.
     """
-    address = _taken_apart(url)
+    address = _parse(url)
     if is_allowed(address, allow_private):
         return address
     if address.scheme == "http":
@@ -73,18 +73,18 @@ def read_address(url: str, *, allow_private: Collection[str] = ()) -> Address:
 
 
 def is_allowed(address: Address, allow_private: Collection[str]) -> bool:
-    """Tell whether somebody allowed this very host and port."""
-    return address.place in {one.strip().lower() for one in allow_private}
+    """Return whether `allow_private` names this host and port."""
+    return address.place in {place.strip().lower() for place in allow_private}
 
 
 def private(address: Address) -> AddressRefused:
-    """Return the refusal of a place that is not on the open internet."""
+    """Return the error for a place outside of the public internet."""
     hint = f"where it shall be reached, write `allow_private: [{address.place}]`"
     return AddressRefused(f"{address.place} leads to a private address", hint=hint)
 
 
-def _taken_apart(url: str) -> Address:
-    if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
+def _parse(url: str) -> Address:
+    if len(url) > MAX_URL_LENGTH or not url.isprintable() or " " in url:
         raise AddressRefused("it is too long, or holds blanks or control characters", hint=HINT)
     try:
         parts = urlsplit(url)
@@ -107,7 +107,7 @@ def _ascii(name: str) -> str:
 
 
 def _literal(name: str) -> str | None:
-    """Return the address that a host is by itself, also in the odd notations that C libraries take."""
+    """Return the address of a literal host, also in the notations that C libraries accept."""
     if name == "localhost" or name.endswith(".localhost"):
         return "127.0.0.1"
     if name == METADATA:
@@ -123,7 +123,7 @@ def _literal(name: str) -> str | None:
 
 
 def is_public(text: str) -> bool:
-    """Tell whether an address lies on the open internet; an IPv4 address inside of it must do so too.
+    """Return whether an address, and an IPv4 address inside of it, is on the public internet.
 
     >>> is_public("93.184.215.14"), is_public("10.0.0.1"), is_public("64:ff9b::a9fe:a9fe")
     (True, False, False)
@@ -141,7 +141,7 @@ def is_public(text: str) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address that an IPv6 address carries, None for none."""
+    """Return the IPv4 address inside of an IPv6 address, or None."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:

@@ -12,24 +12,23 @@ from rota.rules.queue_order import Room
 
 @dataclass(frozen=True, slots=True)
 class ConditionResult:
-    """What a condition answered, and the evidence for `explain`."""
+    """The answer of a condition and its evidence; `output` is for prompts."""
 
     title: str
     answer: Literal["pass", "false", "error"]
     detail: str = ""
     took_ms: int = 0
     output: str = ""
-    """What it wrote, for prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Nothing stands in the way."""
+    """The run may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """Look again at `until`; the run keeps its row and gives its slot back."""
+    """The run waits until `until`; it keeps its row and returns its slot."""
 
     until: datetime
     waiting_for: WaitingFor
@@ -55,9 +54,9 @@ def decide(
     conditions: Sequence[ConditionResult],
     now: datetime,
 ) -> Admission:
-    """Return whether a run goes on, given what its conditions answered so far (R-09).
+    """Return whether a run may start, given the answers of its conditions.
 
-    `conditions` may be empty: then only the age of the run is judged.
+    Without `conditions`, only the age of the run counts.
     """
     if expires_at is not None and now >= expires_at:
         return Skip(Reason.EXPIRED, "it waited longer than `expires_after`")
@@ -68,19 +67,15 @@ def decide(
             return Skip(Reason.CONDITION_ERROR, f"condition {result.title} failed: {result.detail}")
     for result in conditions:
         if result.answer == "false":
-            return _refused(gates, result, now)
+            if gates.when_false is WhenFalse.WAIT:
+                return Defer(now + gates.recheck, WaitingFor.CONDITION)
+            return Skip(Reason.CONDITION, f"condition {result.title} is false")
     return GO
-
-
-def _refused(gates: Gates, result: ConditionResult, now: datetime) -> Admission:
-    if gates.when_false is WhenFalse.WAIT:
-        return Defer(now + gates.recheck, WaitingFor.CONDITION)
-    return Skip(Reason.CONDITION, f"condition {result.title} is false")
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What keeps a run; `pool`: the one it lacks room in, or that is held. None at all: it is the next to start."""
+    """Why a run waits; `pool`: the full or closed one. `held` None: it starts next."""
 
     held: Held | None = None
     pool: str | None = None
@@ -95,19 +90,19 @@ def holds(
     free: int,
     first: Sequence[Sequence[Draw]] = (),
 ) -> list[Hold]:
-    """Return what keeps each of the runs at the head of the queue, given what they draw, in their order.
+    """Return why each run at the head of the queue waits, given their pools in order.
 
-    `served`: whether a worker is there who may take a run that draws so. `first` is what those draw who are served
-    before the whole queue (R-13). As in a claim, who lacks room in a pool keeps that pool from all behind (R-03).
+    `served`: whether a live worker accepts a run with these pools. `first`: the pools of direct calls, which go before
+    the queue. As in a claim, a run without room keeps its pool from all later runs.
     """
     if paused:
         return [Hold(Held.PAUSED)] * len(draws)
-    found: list[Hold] = []
+    reasons: list[Hold] = []
     for wanted in (*first, *draws):
         hold = _hold(wanted, room, free=free) if served(wanted) else Hold(Held.NO_WORKER)
         free -= hold.held is None
-        found.append(hold)
-    return found[len(first) :]
+        reasons.append(hold)
+    return reasons[len(first) :]
 
 
 def _hold(wanted: Sequence[Draw], room: Room, *, free: int) -> Hold:
@@ -136,7 +131,7 @@ class ActiveRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingRetry:
-    """A retry of the job that waits for its backoff and belongs to no group."""
+    """A retry of the job in backoff, outside of groups."""
 
     id: str
     handle: str
@@ -146,26 +141,26 @@ class PendingRetry:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The run may start as soon as there is room."""
+    """The run may start when there is room."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The run waits for this one to be final, as `predecessor`."""
+    """The run waits as `predecessor` until this one is final."""
 
     predecessor_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The run waits, as `replaced_run`, until these are cancelled and dead (R-12)."""
+    """The run waits as `replaced_run` until these are cancelled and dead."""
 
     run_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No run: `blocking` is in the way, and why it is not finished gives the reason."""
+    """No run: `blocking` is unfinished, and its wait determines the reason."""
 
     blocking: ActiveRun
     reason: Reason = Reason.OVERLAP
@@ -173,18 +168,18 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class TooMany:
-    """No run of the set: only `room` of them would fit."""
+    """No run of the set: there is room for `room` only."""
 
     room: int
 
 
 _WAITS = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDGET}
-"""What the instants behind a waiting run are refused for, where that is not overlap (R-11)."""
+"""The reason of refused instants by the wait of the blocking run; the default is overlap."""
 
 Verdict = Allow | After | Replace | Refuse
 _GO = Allow()
 _WORDS: dict[type, str] = {Allow: "go", After: "after", Replace: "replace", Refuse: "refuse", TooMany: "toomany"}
-"""The word of each verdict in the stored decisions; it outlives the names of the classes."""
+"""The word of each verdict in stored decisions."""
 
 
 def verdict_word(verdict: Verdict | TooMany) -> str:
@@ -193,7 +188,7 @@ def verdict_word(verdict: Verdict | TooMany) -> str:
 
 
 def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
-    """Return what becomes of a new run while `active`, oldest first, are not finished.
+    """Return the overlap verdict on a new run while `active`, oldest first, are unfinished.
 
     >>> judge(Overlap(OverlapPolicy.FORBID), [])
     Allow()
@@ -210,9 +205,9 @@ def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
 
 
 def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> Verdict | TooMany:
-    """Return what becomes of `count` runs made at once: the first as it is told, each other behind the one before it.
+    """Return the overlap verdict on `count` runs at once: it applies to the first, each other follows the previous one.
 
-    Only where any number may run is none behind another.
+    With `allow`, no run follows another.
 
     >>> judge_many(Overlap(OverlapPolicy.QUEUE, queue_depth=1), [], count=3)
     TooMany(room=2)
@@ -231,10 +226,10 @@ def replaced_retries(
     params: Sequence[Mapping[str, Any]],
     chain_id: str | None = None,
 ) -> tuple[PendingRetry, ...]:
-    """Return the retries in backoff whose place a manual start with these params takes (R-31).
+    """Return the retries in backoff that a manual start with these params replaces.
 
-    `queue` and `allow` let runs with other params exist side by side: there only a retry with the same params is
-    replaced, since the others are other work. `chain_id`: the chain that `rota retry` repeats.
+    Under `queue` and `allow`, runs with other params are other work: only a retry with the same params is replaced.
+    `chain_id`: the chain that `rota retry` repeats.
 
     >>> pending = [PendingRetry("id-7", "mail:7", {"to": "ann"})]
     >>> [one.handle for one in replaced_retries(Overlap(OverlapPolicy.FORBID), pending, params=[{"to": "bob"}])]
@@ -245,14 +240,14 @@ def replaced_retries(
     if overlap.policy in (OverlapPolicy.FORBID, OverlapPolicy.REPLACE):
         return tuple(pending)
     same = chain_id is not None
-    return tuple(one for one in pending if one.params in params or (same and one.chain_id == chain_id))
+    return tuple(retry for retry in pending if retry.params in params or (same and retry.chain_id == chain_id))
 
 
 def waits_for_all(overlap: Overlap, trigger: Trigger) -> bool:
-    """Tell whether a run in line waits for every unfinished run of its job that came before, not for the last alone.
+    """Return whether a run waits for every earlier unfinished run of its job, not for its predecessor alone.
 
-    The last may be one that overlap did not stop: a start that was forced, a member of a group. What overlap does not
-    judge, a backfill or a job of which any number may run, waits for nobody but its predecessor.
+    The predecessor may be a run that overlap did not judge, such as a forced start or a member of a group. A backfill,
+    or a job with `allow`, waits for its predecessor alone.
     """
     return trigger is not Trigger.BACKFILL and overlap.policy is not OverlapPolicy.ALLOW
 

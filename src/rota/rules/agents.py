@@ -19,7 +19,7 @@ from rota.rules.schedule.timezone import zone
 
 
 def own_figures(result: AgentResult, before: AgentSession | None) -> AgentResult:
-    """Return a result whose figures are those of this run alone: of a total, what came to it since.
+    """Return a result with the figures of this run alone: the increase of each total.
 
     >>> own_figures(AgentResult(usd=0.75, usd_is_total=True), AgentSession("s", usd=0.5)).usd
     0.25
@@ -39,7 +39,7 @@ def own_figures(result: AgentResult, before: AgentSession | None) -> AgentResult
 
 
 def _since(total: float, before: float) -> float:
-    """Return what came to a total; one that is smaller than before was begun anew."""
+    """Return the increase of a total; a smaller total has started again."""
     return total if total < before else total - before
 
 
@@ -48,9 +48,9 @@ def _count(total: int | None, before: int) -> int | None:
 
 
 def session_after(result: AgentResult, before: AgentSession | None) -> AgentSession | None:
-    """Return the session to go on with, and its totals; None where the agent told none that can be an argument.
+    """Return the session to resume and its totals; None if the agent named none that can be an argument.
 
-    What a run used that did not come to tell it is in the next total, and so charged to the next run.
+    Usage that a run could not report is in the next total, and so charged to the next run.
     """
     if not result.session_id or result.session_id.lstrip().startswith("-"):
         return None
@@ -72,9 +72,9 @@ def _total(told: float | None, own: float | None, before: float, *, is_total: bo
 
 
 def is_lost(result: AgentResult, before: AgentSession | None) -> bool:
-    """Tell whether a session cannot be resumed again: the program did not find it, or it has become too long.
+    """Return whether a session cannot be resumed: the program did not find it, or it has become too long.
 
-    Programs say the first in words of their own, but each names its session first when it goes on with one.
+    Programs report the first in different words, but each names its session when it resumes one.
     """
     if before is None or result.problem is not AgentProblem.AGENT_ERROR:
         return False
@@ -82,20 +82,20 @@ def is_lost(result: AgentResult, before: AgentSession | None) -> bool:
 
 
 DECIDED = (Reason.TIMED_OUT, Reason.SHUTDOWN, Reason.UNKILLABLE, Reason.SPAWN_FAILED, Reason.PROCESS_RESTARTED)
-"""Ends that the agent's own words do not change: it did not come to its end."""
+"""Reasons that the agent's own result does not change: the agent did not finish."""
 
 
 def agent_outcome(
     ended: Outcome, result: AgentResult, *, resumed: AgentSession | None = None, resumes: bool = False
 ) -> Outcome:
-    """Return the outcome of an agent's run; `resumed` is the session that it went on with, as it was then.
+    """Return the outcome of an agent's run; `resumed` is the session that it resumed, as it was then.
 
-    `resumes`: the next run of the job goes on with the session of this one.
+    `resumes`: the next run of the job resumes the session of this one.
 
     >>> agent_outcome(Outcome(Status.COMPLETED), AgentResult(summary="two issues found", tokens_in=9)).summary
     'two issues found'
     """
-    told = replace(
+    outcome = replace(
         ended,
         usage=_usage(ended, own_figures(result, resumed)),
         session_id=result.session_id,
@@ -104,83 +104,75 @@ def agent_outcome(
         resets_at=result.resets_at,
     )
     if ended.reason in DECIDED:
-        return told
+        return outcome
     if resumed is not None and is_lost(result, resumed):
-        return _without_session(told, result, resumed)
+        words = f"the session {resumed.id!r} could not be gone on with, the next run begins a new one: {result.error}"
+        error = cut(words, ERROR_LIMIT)
+        failed = replace(outcome, status=Status.FAILED, reason=Reason.AGENT_ERROR, error=error, summary=None)
+        return replace(failed, session_lost=resumed.id)
     if result.problem is not None:
         error = cut(result.error or "the agent gave no reason", ERROR_LIMIT)
-        return replace(told, status=Status.FAILED, reason=Reason(result.problem.value), error=error, summary=None)
+        return replace(outcome, status=Status.FAILED, reason=Reason(result.problem.value), error=error, summary=None)
     if ended.status is not Status.COMPLETED:
-        return told
-    return replace(told, summary=_summary(ended.summary or result.summary.strip(), result.denied_tools))
-
-
-def _without_session(told: Outcome, result: AgentResult, resumed: AgentSession) -> Outcome:
-    """Return the failure of a run whose session its program no longer knows, and the session that is given up."""
-    words = f"the session {resumed.id!r} could not be gone on with, the next run begins a new one: {result.error}"
-    return replace(
-        told,
-        status=Status.FAILED,
-        reason=Reason.AGENT_ERROR,
-        error=cut(words, ERROR_LIMIT),
-        summary=None,
-        session_lost=resumed.id,
-    )
+        return outcome
+    return replace(outcome, summary=_summary(ended.summary or result.summary.strip(), result.denied_tools))
 
 
 def _summary(text: str, denied: tuple[str, ...]) -> str | None:
-    """Return the summary with the tools that were refused: a run that looks green may have done nothing."""
+    """Return the summary with the refused tools: a completed run may have done nothing without them."""
     refused = f"{counted(len(denied), 'tool')} denied: {', '.join(dict.fromkeys(denied))}" if denied else ""
     room = SUMMARY_LIMIT - len(refused) - 3
     return " · ".join(part for part in (cut(text, max(room, 100)), refused) if part) or None
 
 
 def _usage(ended: Outcome, result: AgentResult) -> Usage | None:
-    """Return what the run used: what its result file says, else what the agent said; unknown stays unknown."""
+    """Return the usage from the result file, else from the agent; None if unknown."""
     if ended.usage is not None:
         return ended.usage
-    found = Usage(
+    usage = Usage(
         tokens_in=result.tokens_in,
         tokens_cached=result.tokens_cached,
         tokens_out=result.tokens_out,
         usd=None if result.usd is None else round(result.usd * MILLION),
         model=result.model,
     )
-    return None if found == Usage() else found
+    return None if usage == Usage() else usage
 
 
-LOOKED_AT = 50
-"""So many coming fires are looked at for the shortest time between two."""
+CHECKED_FIRES = 50
+"""The number of coming fires in which the shortest gap is searched."""
 LEVELS = tuple(Access)
-"""From the least to the most."""
+"""In ascending order."""
 HOUR = timedelta(hours=1)
 ASK = "ask the owner to add it to rota.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class MakerFacts:
-    """Who wants it, and what the maker has already: live jobs beside this one, and what was made in the last hour."""
+    """The author of a job, the number of its other live jobs, and of those created in the last hour.
+
+    `new`: the job is new or was retired, so that it counts as a creation.
+    """
 
     maker: Author
     active: int = 0
     created: int = 0
     new: bool = True
-    """Whether the job is new, or was gone, so that it counts as a creation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """It may be made as it is."""
+    """The job may be created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provisional:
-    """It may be made, and waits until a person approves it."""
+    """The job may be created and waits for the approval of a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """It may not be made: which rule says so, and what the maker can do instead."""
+    """The job may not be created: the rule, and a hint for the author."""
 
     rule: str
     text: str
@@ -193,7 +185,7 @@ Verdict = Allowed | Provisional | PolicyRefusal
 def judge(
     policy: AgentPolicy, facts: MakerFacts, spec: JobSpec, *, fires: Sequence[datetime], now: datetime
 ) -> Verdict:
-    """Return whether a maker may have this job; `fires` are its next instants, about fifty of them."""
+    """Return whether an author may create this job; `fires` are its next instants, about fifty."""
     refused = (
         _refuse_work(spec)
         or _refuse_maker(policy, facts)
@@ -207,7 +199,7 @@ def judge(
 
 
 def judge_start(policy: AgentPolicy, *, started: int, force: bool = False) -> Allowed | PolicyRefusal:
-    """Return whether a maker may start one more run, after so many in the last hour."""
+    """Return whether an author may start one more run, after this many in the last hour."""
     if not policy.enabled:
         return _switched_off()
     if force:
@@ -277,9 +269,9 @@ def _refuse_pace(policy: AgentPolicy, spec: JobSpec, fires: Sequence[datetime]) 
 
 
 def shortest_gap(fires: Sequence[datetime], timezone: str) -> timedelta | None:
-    """Return the shortest time between two fires; a gap in which clocks are set is not counted.
+    """Return the shortest time between two fires, without gaps in which clocks change.
 
-    At such a change a job at fixed times comes closer to its neighbour once a year, which says nothing about its pace.
+    Such a change shortens one gap a year and says nothing about the pace of a job.
     """
     place = zone(timezone)
     gaps = [
@@ -299,7 +291,7 @@ def _refuse_access(policy: AgentPolicy, spec: JobSpec) -> PolicyRefusal | None:
 
 
 def _refuse_beyond(spec: JobSpec, limits: Limits | None) -> PolicyRefusal | None:
-    """Refuse what the maker's own run may not do."""
+    """Refuse rights that the author's own run does not have."""
     work = spec.work.agent
     if limits is None or work is None:
         return None
@@ -323,7 +315,7 @@ def _refuse_money(spec: JobSpec, work: AgentWork, limits: Limits) -> PolicyRefus
 
 
 def held_back(spec: JobSpec, limits: Limits | None, *, ceiling: Access, can: Capabilities) -> dict[str, Any]:
-    """Return the keys that hold a job to what its maker's run and the policy allow, as far as its agent keeps them."""
+    """Return the keys that limit a job to the rights of its author's run and the policy, as far as its agent can."""
     work = spec.work.agent
     if work is None:
         return {}
@@ -335,7 +327,7 @@ def held_back(spec: JobSpec, limits: Limits | None, *, ceiling: Access, can: Cap
 
 
 def _shared(spec: JobSpec, work: AgentWork, limits: Limits, *, can: Capabilities) -> dict[str, Any]:
-    """Return the keys that make tools and money of a job no more than those of the run that makes it."""
+    """Return the keys that limit tools and money of a job to those of its author's run."""
     keys: dict[str, Any] = {"rota_tools": work.rota_tools and limits.rota_tools}
     if can.trust:
         keys["trust_project"] = work.trust_project and limits.trust_project
@@ -343,16 +335,16 @@ def _shared(spec: JobSpec, work: AgentWork, limits: Limits, *, can: Capabilities
         own = [tool for tool in work.allowed_tools if tool in limits.allowed_tools]
         keys["allowed_tools"] = own if work.allowed_tools else list(limits.allowed_tools)
     for key in ("max_turns", "max_usd"):
-        known = [value for value in (getattr(work, key), getattr(limits, key)) if value is not None]
-        if known and getattr(can, key):
-            keys[key] = min(known)
+        bounds = [value for value in (getattr(work, key), getattr(limits, key)) if value is not None]
+        if bounds and getattr(can, key):
+            keys[key] = min(bounds)
     if limits.accounts:
         keys["budget"] = sorted({*limits.accounts, *(spend.account for spend in spec.budgets)})
     return keys
 
 
 def more_access(wanted: Access, most: Access) -> bool:
-    """Tell whether an access goes beyond another one.
+    """Return whether an access exceeds another one.
 
     >>> more_access(Access.WRITE, Access.READ), more_access(Access.READ, Access.FULL)
     (True, False)
@@ -361,7 +353,7 @@ def more_access(wanted: Access, most: Access) -> bool:
 
 
 def further_tools(work: AgentWork, limits: Limits) -> str:
-    """Return what a job may use and the run that makes it may not; empty for nothing."""
+    """Return the tools that a job may use and its author's run may not; empty for none."""
     if work.rota_tools and not limits.rota_tools:
         return "rota's own"
     if work.trust_project and not limits.trust_project:
@@ -376,32 +368,31 @@ def further_tools(work: AgentWork, limits: Limits) -> str:
 FIRST = timedelta(minutes=15)
 SHORTLY = timedelta(minutes=1)
 JUST_PAST = timedelta(minutes=15)
-"""A stated reset that passed so recently is about to come: programs print it to the minute."""
+"""A stated reset that passed this recently is imminent: programs print it to the minute."""
 LONGEST = timedelta(hours=6)
 LONGEST_OUTAGE = timedelta(hours=1)
 FARTHEST = timedelta(days=35)
-"""No provider's window is longer than a month: a reset beyond that is a misreading."""
+"""No provider's window is longer than a month: a later reset is a misreading."""
 
 
-def hold_after(known: ProviderHold | None, refusal: Refusal, *, provider: str) -> ProviderHold:
-    """Return how a provider is held after a refusal, given how it is or was.
+def hold_after(stored: ProviderHold | None, refusal: Refusal, *, provider: str) -> ProviderHold:
+    """Return the limit of a provider after a refusal, given the stored one.
 
-    The reset that it stated counts. Where it stated none, each refusal in a row doubles the wait, from a minute on
-    where the reset has just passed. Runs that had begun before it was held say nothing new, and never
-    shorten what is known.
+    A stated reset counts. Without one, each refusal in a row doubles the wait, from a minute on if the reset has just
+    passed. Runs that began before the limit never shorten it.
     """
     at, resets_at = refusal.at, _stated(refusal)
-    if known is not None and known.until is not None and known.until > at and refusal.began_at <= known.set_at:
+    if stored is not None and stored.until is not None and stored.until > at and refusal.began_at <= stored.set_at:
         if resets_at is None:
-            return known
-        resets_at = max(resets_at, known.until) if known.stated else resets_at
-    refusals = (known.refusals if known else 0) + (resets_at is None)
+            return stored
+        resets_at = max(resets_at, stored.until) if stored.stated else resets_at
+    refusals = (stored.refusals if stored else 0) + (resets_at is None)
     until = at + _pause(refusal, refusals) if resets_at is None else resets_at
     return ProviderHold(provider, until, resets_at is not None, refusals, refusal.why, refusal.run_id, at)
 
 
 def _stated(refusal: Refusal) -> datetime | None:
-    """Return the reset that was stated, within reason; None for one that had passed already."""
+    """Return the stated reset, at most 35 days away; None if it has passed."""
     if refusal.resets_at is None or refusal.resets_at <= refusal.at:
         return None
     return min(refusal.resets_at, refusal.at + FARTHEST)
@@ -415,7 +406,7 @@ def _pause(refusal: Refusal, refusals: int) -> timedelta:
 
 
 def backoff(refusals: int, *, first: timedelta = FIRST, longest: timedelta = LONGEST) -> timedelta:
-    """Return how long a provider is held that did not say until when, after so many refusals in a row.
+    """Return the wait for a provider without a stated reset, after this many refusals in a row.
 
     >>> [str(backoff(refusals)) for refusals in (1, 2, 5, 6, 500)]
     ['0:15:00', '0:30:00', '4:00:00', '6:00:00', '6:00:00']
@@ -423,9 +414,9 @@ def backoff(refusals: int, *, first: timedelta = FIRST, longest: timedelta = LON
     return min(first * (1 << min(refusals - 1, 10)), longest)
 
 
-def forgets(known: ProviderHold, *, began_at: datetime) -> bool:
-    """Tell whether a success ends the count: that of a run which had begun before the refusal does not."""
-    return began_at > known.set_at
+def forgets(stored: ProviderHold, *, began_at: datetime) -> bool:
+    """Return whether a success resets the count: the run must have begun after the refusal."""
+    return began_at > stored.set_at
 
 
 BRANCHES = "rota/"
@@ -439,39 +430,39 @@ FAILED = "the run failed"
 
 
 def branch_name(job: str, number: int, *, taken: Collection[str] = ()) -> str:
-    """Return the branch of a run's worktree, which git can hold and nobody has; number 0 is a direct call.
+    """Return a free and valid branch name for a run's worktree; number 0 is a direct call.
 
     >>> branch_name("fix-issues", 9), branch_name("api/fix issues", 9, taken={"rota/api/fix-issues-9"})
     ('rota/fix-issues-9', 'rota/api/fix-issues-9-2')
     """
     parts = [_EDGES.sub("-", part) for part in _UNSAFE.sub("-", job).strip("/")[:NAME_LIMIT].split("/")]
     name = f"{BRANCHES}{'/'.join(part or '-' for part in parts)}-{number or 'direct'}"
-    return next(one for one in _numbered(name) if not _clashes(one, taken))
+    # Git cannot hold `rota/a-1` beside `rota/a-1/b`.
+    return next(
+        branch
+        for branch in _numbered(name)
+        if branch not in taken and not any(other.startswith(f"{branch}/") for other in taken)
+    )
 
 
 def _numbered(name: str) -> Iterator[str]:
     return (name if step == 1 else f"{name}-{step}" for step in count(1))
 
 
-def _clashes(name: str, taken: Collection[str]) -> bool:
-    """Tell whether git has this name, or would have to make a folder of it: `rota/a-1` and `rota/a-1/b`."""
-    return name in taken or any(other.startswith(f"{name}/") for other in taken)
-
-
 def folder_name(branch: str, *, taken: Collection[str] = ()) -> str:
-    """Return the name of a worktree's folder, which nobody has.
+    """Return a free name for a worktree's folder.
 
     >>> folder_name("rota/api/fix-issues-9")
     'api-fix-issues-9'
     """
     name = branch.removeprefix(BRANCHES).replace("/", "-")
-    return next(one for one in _numbered(name) if one not in taken)
+    return next(folder for folder in _numbered(name) if folder not in taken)
 
 
 def why_kept(status: Status | None, *, commits: bool, changes: bool) -> str | None:
-    """Return why the worktree of a run stays, None where it goes: never what holds work (section 8).
+    """Return why the worktree of a run stays, None if it may be removed; work is never removed.
 
-    `status` None: the run never started, or is gone itself.
+    `status` None: the run never started, or no longer exists.
     """
     if commits:
         return COMMITS

@@ -35,7 +35,7 @@ def say_amount(amount: int, unit: Unit, *, noun: bool = True) -> str:
 
 
 def say_used(used: int, limit: int, unit: Unit) -> str:
-    """Return how much of a limit is used.
+    """Return the used share of a limit.
 
     >>> say_used(41, 60, Unit.RUNS), say_used(3_100_000, 10_000_000, Unit.USD)
     ('41 of 60 runs', '$3.10 of $10.00')
@@ -44,7 +44,7 @@ def say_used(used: int, limit: int, unit: Unit) -> str:
 
 
 def say_account(account: Account) -> str:
-    """Return what an account allows.
+    """Return an account in words.
 
     >>> say_account(Account("week", Unit.RUNS, 60, Per.WEEK, "Europe/Madrid"))
     '60 runs per week (Europe/Madrid), defer'
@@ -55,7 +55,7 @@ def say_account(account: Account) -> str:
 
 
 def say_spend(spend: Spend) -> str:
-    """Return what a job is charged to.
+    """Return the account of a job in words.
 
     >>> say_spend(Spend("claude-day", 500_000, Unit.USD))
     'claude-day (usd, estimate $0.50)'
@@ -67,12 +67,12 @@ def say_spend(spend: Spend) -> str:
 
 
 def say_this(per: Per) -> str:
-    """Return the window of now: `today`, `this week`."""
+    """Return the current window in words: `today`, `this week`."""
     return _THIS[per]
 
 
 def say_window(since: datetime, per: Per, tz: str) -> str:
-    """Return which window it is, by how it begins in the account's zone.
+    """Return a window by its start in the account's zone.
 
     >>> say_window(datetime.fromisoformat("2026-11-14T23:00:00Z"), Per.DAY, "Europe/Madrid")
     'Sun 15 Nov 2026'
@@ -87,7 +87,7 @@ def say_window(since: datetime, per: Per, tz: str) -> str:
 
 
 def say_usage(usage: Mapping[str, Any]) -> str:
-    """Return what a run used; what nobody knows is `?`, never 0.
+    """Return the usage of a run; an unknown figure is `?`, never 0.
 
     >>> say_usage({"tokens_in": 18204, "tokens_out": 2113, "usd_millionths": 410000})
     '$0.41 · 18,204 in / 2,113 out tokens'
@@ -111,12 +111,12 @@ def say_usage(usage: Mapping[str, Any]) -> str:
 
 
 def say_gate(told: Mapping[str, Any]) -> str:
-    """Return what the accounts said to a run at its gate, from what was noted there."""
+    """Return the decisions of the accounts about a run, as recorded at its gate."""
     return "; ".join(_say_account_at_gate(one) for one in told.get("accounts", ())) or "its accounts are forgotten"
 
 
 def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
-    """Return which accounts a finished run was charged its estimate, and why; empty where it said what it used.
+    """Return the accounts that charge a finished run its estimate, and why; empty if it reported its usage.
 
     >>> account = {"account": "day", "unit": "usd", "estimate": 2_000_000, "origin": "max_usd", "answer": "pass"}
     >>> say_estimated({"accounts": [account]}, {"tokens_in": 5, "model": "sonnet"})
@@ -129,7 +129,7 @@ def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
 
 
 def _lacks(unit: Unit, usage: Mapping[str, Any]) -> bool:
-    """Tell whether a usage says nothing in the unit of an account; a run is always one run."""
+    """Return whether a usage has no figure in the unit of an account; a run is always one run."""
     keys = {Unit.USD: ("usd_millionths",), Unit.REQUESTS: ("requests",), Unit.TOKENS: ("tokens_in", "tokens_out")}
     return unit in keys and not any(key in usage for key in keys[unit])
 
@@ -150,11 +150,11 @@ def _say_account_at_gate(one: Mapping[str, Any]) -> str:
 
 
 RECENT = 10
-"""How many settled runs of a job its estimate looks back at."""
+"""The number of settled runs that an estimate considers."""
 
 
 class EstimateOrigin(StrEnum):
-    """Where an estimate comes from."""
+    """The origin of an estimate."""
 
     JOB = "the job"
     HISTORY = "its last runs"
@@ -165,25 +165,23 @@ class EstimateOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run is expected to cost, in the account's unit, and who says so."""
+    """The expected cost of a run in the account's unit, and its origin."""
 
     amount: int
     origin: EstimateOrigin
 
 
 def estimate_of(spend: Spend, account: Account, *, largest: int | None) -> Estimate:
-    """Return what a run is expected to cost; `largest`: the dearest of the job's last ten settled runs.
+    """Return the expected cost of a run; `largest`: the most expensive of the job's last ten settled runs.
 
-    What the agent may spend on one run at most counts for money. A run always counts as one run.
+    For money, the agent's limit of one run counts. A run always counts as one run.
     """
     if account.unit is Unit.RUNS:
         return Estimate(1, EstimateOrigin.UNIT)
     if spend.estimate is not None and spend.unit in (None, account.unit):
         return Estimate(spend.estimate, EstimateOrigin.JOB)
     if largest is not None:
-        return Estimate(
-            max(largest, 1), EstimateOrigin.HISTORY
-        )  # an account that is used up lets nobody in for nothing
+        return Estimate(max(largest, 1), EstimateOrigin.HISTORY)  # an exhausted account admits no run, even a free one
     if account.unit is Unit.USD and spend.most is not None:
         return Estimate(spend.most, EstimateOrigin.AGENT)
     if account.estimate is not None:
@@ -193,7 +191,7 @@ def estimate_of(spend: Spend, account: Account, *, largest: int | None) -> Estim
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An account as a run meets it: the window of now, what is used of it, and what the run would reserve."""
+    """The current window of an account, its usage, and the reservation that a run would make."""
 
     account: Account
     window: Window
@@ -203,12 +201,12 @@ class Charge:
 
     @property
     def used(self) -> int:
-        """What is spent, and what runs under way are expected to spend."""
+        """The settled amount plus the reservations of running runs."""
         return self.settled + self.reserved
 
     @property
     def fits(self) -> bool:
-        """Whether the run fits into what is left."""
+        """Whether there is room for the run."""
         return self.used + self.estimate.amount <= self.account.limit
 
     @property
@@ -218,7 +216,7 @@ class Charge:
 
     @property
     def answer(self) -> str:
-        """What the account says: pass, warn, wait or skip."""
+        """The decision of the account: pass, warn, wait or skip."""
         if self.fits:
             return "pass"
         if self.account.policy is Exceeded.WARN:
@@ -241,7 +239,7 @@ def lacks(charge: Charge) -> str:
 
 
 def no_room(charge: Charge) -> str:
-    """Return what an account lacks for a run, without its name."""
+    """Return why a run does not fit, without the name of the account."""
     account, wanted = charge.account, charge.estimate
     amount = say_amount(wanted.amount, account.unit)
     if charge.never_fits:
@@ -253,7 +251,7 @@ def no_room(charge: Charge) -> str:
 
 
 def cost_of(usage: Usage, prices: Mapping[str, Price]) -> int | None:
-    """Return what a run cost: as reported, else by the price of its model, rounded up; None: nobody knows."""
+    """Return the cost of a run: as reported, else by the price of its model, rounded up; None if unknown."""
     if usage.usd is not None:
         return usage.usd
     price = prices.get(usage.model or "")
@@ -266,7 +264,7 @@ def cost_of(usage: Usage, prices: Mapping[str, Price]) -> int | None:
 
 
 def used_of(unit: Unit, usage: Usage | None) -> int | None:
-    """Return what a run used in an account's unit, without what was counted one by one; None: nobody knows."""
+    """Return the usage of a run in an account's unit, without requests counted one by one; None if unknown."""
     if unit is Unit.RUNS:
         return 1
     if usage is None:
@@ -278,16 +276,16 @@ def used_of(unit: Unit, usage: Usage | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a run is charged in the end; `measured`: it said what it used, else its estimate stands for that."""
+    """The final charge of a run; `measured`: by its reported usage, else by its estimate."""
 
     amount: int
     measured: bool
 
 
 def settle_at(unit: Unit, usage: Usage | None, *, estimate: int | None, reserved: int, spent: int) -> Settlement:
-    """Return what a run is charged to a window: what it used, else what was reserved.
+    """Return the charge of a run to a window: its usage, else its reservation.
 
-    Without an estimate it did not start in this window: only what it had spent counts.
+    Without an estimate it did not start in this window: only its counted requests are charged.
     """
     if estimate is None:
         return Settlement(spent, measured=True)
@@ -296,13 +294,13 @@ def settle_at(unit: Unit, usage: Usage | None, *, estimate: int | None, reserved
 
 
 DAY = timedelta(days=1)
-LEAST_HISTORY = 2
-EARLY = 0.05
+MIN_WINDOWS = 2
+MIN_ELAPSED_SHARE = 0.05
 _SHORT = {Per.MINUTE: timedelta(minutes=1), Per.HOUR: timedelta(hours=1)}
 
 
 def window_of(per: Per, tz: str, at: datetime) -> Window:
-    """Return the calendar window that holds an instant; hours and minutes count from the midnight before it.
+    """Return the calendar window that holds an instant; hours and minutes count from midnight.
 
     >>> window_of(Per.DAY, "Europe/Madrid", datetime.fromisoformat("2026-11-15T20:00:00Z")).until.isoformat()
     '2026-11-15T23:00:00+00:00'
@@ -341,14 +339,14 @@ def _next_first(per: Per, first: date) -> date:
 
 
 def _midnight(day: date, tz: str) -> datetime:
-    """Return the instant at which a day begins: its first midnight, or where clocks skip that, what follows the gap."""
+    """Return the start of a day: its first midnight, or the end of the gap that skips it."""
     wall, place = datetime.combine(day, time()), zone(tz)
-    found = instants_of_wall(wall, place)
-    return found[0] if found else end_of_gap(wall, place)
+    midnights = instants_of_wall(wall, place)
+    return midnights[0] if midnights else end_of_gap(wall, place)
 
 
 class Basis(StrEnum):
-    """What a forecast is made from."""
+    """The basis of a forecast."""
 
     HISTORY = "history"
     LINEAR = "so far"
@@ -357,7 +355,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a window will have used at its end; None: too early to say. `windows`: how many were looked back at."""
+    """The usage at the end of a window, None if it is too early; `windows`: the number of earlier ones used."""
 
     amount: int | None
     basis: Basis
@@ -365,16 +363,16 @@ class Forecast:
 
 
 def forecast(settled: int, reserved: int, *, window: Window, rests: Sequence[int], now: datetime) -> Forecast:
-    """Return what a window will have used at its end.
+    """Return the expected usage at the end of a window.
 
-    `rests`: what each of the last windows used after the point at which this one stands. With too few of them it goes
-    on as it began.
+    `rests`: the usage of each earlier window after the current point of this one. With too few of them, the forecast
+    is linear.
     """
     at_least = settled + reserved
-    if len(rests) >= LEAST_HISTORY:
+    if len(rests) >= MIN_WINDOWS:
         expected = settled + round(sum(rests) / len(rests))
         return Forecast(max(expected, at_least), Basis.HISTORY, len(rests))
     elapsed = (now - window.since) / (window.until - window.since)
-    if elapsed < EARLY:
+    if elapsed < MIN_ELAPSED_SHARE:
         return Forecast(None, Basis.NONE)
     return Forecast(max(round(settled / elapsed), at_least), Basis.LINEAR)

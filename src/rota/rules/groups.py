@@ -1,4 +1,4 @@
-"""What a group does next, and how it ends (R-15, DEC-012, INV-006)."""
+"""The next step of a group, and its final status."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from rota.model.spec import GroupMode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status
 
 FAILING = (Status.FAILED, Status.CANCELLED)
-"""How a member ends that stops those after it."""
+"""Ends of a member that stop the following ones."""
 PASSING = (Status.COMPLETED, Status.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A place of a group as its newest attempt stands: `held` by the group, or `tried` before and queued again."""
+    """The newest attempt at a place of a group: `held` by the group, or `tried` before and queued again."""
 
     number: int
     status: Status
@@ -24,14 +24,14 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Let these places go to the queue."""
+    """Queue these places."""
 
     places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End these places, which have not started; `because` is the place that stopped them, None for a request."""
+    """Cancel these places, which have not started; `because`: the failed place, None for a request."""
 
     places: tuple[int, ...]
     reason: Reason
@@ -40,7 +40,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Every member is final, so the group is (INV-006)."""
+    """The group is final, as all members are."""
 
     status: GroupStatus
 
@@ -54,10 +54,10 @@ Step = Start | Cancel | Finish | KeepWaiting
 
 
 def next_step(mode: GroupMode, on_failure: OnFailure, places: Sequence[MemberState], *, cancelled: bool) -> Step:
-    """Return what a group does next, given its places in order and whether somebody cancelled it.
+    """Return the next step of a group, given its places in order and whether it was cancelled.
 
-    While some are not final, the final ones may be left out, but for the first that failed; of a sequence without such
-    a one the first that is not final is enough.
+    While some places are not final, final ones may be missing, except the first failed one. Of a sequence without a
+    failure, the first unfinished place is enough.
 
     >>> places = [MemberState(1, Status.FAILED), MemberState(2, Status.QUEUED, held=True)]
     >>> next_step(GroupMode.SEQUENTIAL, OnFailure.STOP, places, cancelled=False)
@@ -73,7 +73,7 @@ def next_step(mode: GroupMode, on_failure: OnFailure, places: Sequence[MemberSta
 
 
 def final_status(statuses: Sequence[Status], *, cancelled: bool) -> GroupStatus:
-    """Return the status of a group all of whose members are final.
+    """Return the status of a group with final members.
 
     >>> final_status([Status.COMPLETED, Status.SKIPPED], cancelled=False)
     <GroupStatus.COMPLETED: 'COMPLETED'>
@@ -88,10 +88,10 @@ def final_status(statuses: Sequence[Status], *, cancelled: bool) -> GroupStatus:
 
 
 def to_repeat(mode: GroupMode, places: Sequence[MemberState]) -> tuple[int, ...]:
-    """Return the places of a final group that a retry runs again; none if nothing failed.
+    """Return the places of a final group that a retry repeats; none if nothing failed.
 
-    Of a sequence: the first that failed and all after it, which were meant to see its work. Of a parallel group: those
-    that failed. Members that always run do so again.
+    Of a sequence: the first failed place and all after it, which depend on its work. Of a parallel group: the failed
+    ones. Members with `always` run again.
     """
     failed = [place.number for place in places if place.status in FAILING]
     if not failed:
@@ -102,7 +102,7 @@ def to_repeat(mode: GroupMode, places: Sequence[MemberState]) -> tuple[int, ...]
 
 
 def _stopped(mode: GroupMode, places: Sequence[MemberState]) -> Cancel | None:
-    """Return the end of those that a failed member stops: what comes after it, or in parallel what has not started."""
+    """Return the cancellation that a failed member causes: of later places, or in parallel of unstarted ones."""
     ordinary = [place for place in places if not place.always]
     failed = next((place for place in ordinary if place.status in FAILING), None)
     if failed is None:
@@ -113,7 +113,7 @@ def _stopped(mode: GroupMode, places: Sequence[MemberState]) -> Cancel | None:
 
 
 def _start(mode: GroupMode, places: Sequence[MemberState]) -> Start | KeepWaiting:
-    """Start the next of a sequence, or all at once; those that always run come when all others are final."""
+    """Start the next place of a sequence, or all; places with `always` start when all others are final."""
     unfinished = [place for place in places if not place.status.final]
     stage = [place for place in unfinished if not place.always] or unfinished
     chosen = stage[:1] if mode is GroupMode.SEQUENTIAL else stage

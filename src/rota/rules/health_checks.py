@@ -29,14 +29,14 @@ SYNCED = {
     "seafile": "Seafile",
 }
 MEGABYTE = 1_000_000
-SCARCE, LITTLE = 50 * MEGABYTE, 500 * MEGABYTE
+NO_SPACE, LOW_SPACE = 50 * MEGABYTE, 500 * MEGABYTE
 FILES_A_RUN, FILES_AT_REST = 4, 64
 PROCESSES_A_RUN, PROCESSES_AT_REST = 4, 32
 EARLIEST, LATEST = 2025, 2100
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -46,7 +46,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what, how it is, and what to do where it is not well."""
+    """One check: its topic, its result and its remedy."""
 
     topic: str
     level: Severity
@@ -55,7 +55,7 @@ class Finding:
 
 
 def judge_sqlite(version: str) -> Finding:
-    """Judge the SQLite in use: before 3.51.3 a checkpoint beside a writer could lose a commit (the WAL-reset bug)."""
+    """Judge the SQLite version: before 3.51.3 a checkpoint beside a writer could lose a commit (the WAL-reset bug)."""
     numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
     if numbers >= FIXED_SQLITE:
         return Finding("sqlite", Severity.OK, f"SQLite {version}")
@@ -65,14 +65,14 @@ def judge_sqlite(version: str) -> Finding:
 
 
 def is_network(kind: str) -> bool:
-    """Tell whether a file system is on another machine, where locks and shared memory cannot be relied on."""
+    """Return whether a file system is remote: locks and shared memory are not reliable there."""
     kind = kind.lower()
     fuse = kind.removeprefix("fuse.") if kind.startswith("fuse.") else ""
     return kind in NETWORK or any(fuse.startswith(name) for name in NETWORK_FUSE)
 
 
 def synced_by(path: PurePath) -> str | None:
-    """Return what synchronises a folder, judged by the names in its path; None for nothing known."""
+    """Return the service that synchronises a folder, by the names in its path, or None."""
     for part in path.parts:
         name = part.lower()
         for word, service in SYNCED.items():
@@ -82,7 +82,7 @@ def synced_by(path: PurePath) -> str | None:
 
 
 def judge_place(path: PurePath, kind: str) -> Finding:
-    """Judge where a state folder is."""
+    """Judge the place of a state folder."""
     elsewhere = "keep the state on a local disk: set `state:` or ROTA_STATE"
     if is_network(kind):
         text = f"{path} is on a network file system ({kind}), where SQLite's locks cannot be relied on"
@@ -95,32 +95,28 @@ def judge_place(path: PurePath, kind: str) -> Finding:
 
 
 def judge_room(path: PurePath, free: int) -> Finding:
-    """Judge how much room the disk of the state has."""
-    told = f"{free / MEGABYTE:,.0f} MB free on the disk of {path}"
+    """Judge the free space on the disk of the state."""
+    text = f"{free / MEGABYTE:,.0f} MB free on the disk of {path}"
+    if free >= LOW_SPACE:
+        return Finding("disk", Severity.OK, text)
     remedy = "free some space; rota starts nothing new on a full disk, and goes on by itself"
-    if free < SCARCE:
-        return Finding("disk", Severity.PROBLEM, f"only {told}", remedy)
-    return (
-        Finding("disk", Severity.WARNING, f"only {told}", remedy)
-        if free < LITTLE
-        else Finding("disk", Severity.OK, told)
-    )
+    return Finding("disk", Severity.PROBLEM if free < NO_SPACE else Severity.WARNING, f"only {text}", remedy)
 
 
 def judge_clock(now: datetime, newest: datetime | None) -> Finding:
-    """Judge the wall clock: its year, and whether it is behind what was stored under it."""
-    told = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    """Judge the wall clock: its year, and whether it is behind a stored time."""
+    shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     remedy = "set the clock, and let it be kept by NTP"
     if not EARLIEST <= now.year < LATEST:
-        return Finding("clock", Severity.PROBLEM, f"the wall clock says {told}", remedy)
+        return Finding("clock", Severity.PROBLEM, f"the wall clock says {shown}", remedy)
     if newest is not None and newest > now:
-        text = f"the wall clock says {told}, but a scheduler was started at {newest:%Y-%m-%d %H:%M:%S} UTC"
+        text = f"the wall clock says {shown}, but a scheduler was started at {newest:%Y-%m-%d %H:%M:%S} UTC"
         return Finding("clock", Severity.WARNING, text, remedy)
-    return Finding("clock", Severity.OK, told)
+    return Finding("clock", Severity.OK, shown)
 
 
 def judge_mode(path: PurePath, mode: int, *, needed: bool) -> Finding:
-    """Judge the mode of something that only its owner may see; `needed`: rota refuses it otherwise."""
+    """Judge the mode of a private file or folder; `needed`: rota rejects another mode."""
     shown = f"{mode & 0o777:04o}"
     if not mode & 0o077:
         return Finding("permissions", Severity.OK, f"{path} has mode {shown}")
@@ -130,7 +126,7 @@ def judge_mode(path: PurePath, mode: int, *, needed: bool) -> Finding:
 
 
 def judge_limits(files: int | None, processes: int | None, *, slots: int) -> list[Finding]:
-    """Judge the limits on open files and processes for this many runs at once; None: without limit."""
+    """Judge the limits on open files and processes for this many slots; None: without limit."""
     wanted = (
         ("open files", files, FILES_AT_REST + FILES_A_RUN * slots, "ulimit -n"),
         ("processes", processes, PROCESSES_AT_REST + PROCESSES_A_RUN * slots, "ulimit -u"),
@@ -151,20 +147,20 @@ def worst(findings: Sequence[Finding]) -> Severity:
     return max((finding.level for finding in findings), key=order.index, default=Severity.OK)
 
 
-FAR = timedelta(milliseconds=20)
-"""A round trip that takes longer makes every start late: some are needed for each."""
-APART = timedelta(seconds=2)
-"""Clocks that differ by more let a machine fire visibly early or late."""
+MAX_ROUND_TRIP = timedelta(milliseconds=20)
+"""A longer round trip makes every start late: each start needs several."""
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=2)
+"""A larger difference makes a machine fire visibly early or late."""
 FLUSHES = ("fsync", "full_page_writes")
-SPARE = 10
-NAMED = 3
+SPARE_CONNECTIONS = 10
+NAMES_SHOWN = 3
 NONE_RUNNING = Finding("scheduler", Severity.NOTE, "none is running", "start one with `rota serve`")
 NONE_HERE = Finding("scheduler", Severity.NOTE, "none runs in this folder; whether other machines serve cannot be told")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What was found at a server: `apart` is how far our clock is ahead of its own."""
+    """The facts about a server: `apart` is the lead of our clock over its own."""
 
     place: str
     version: str
@@ -178,7 +174,7 @@ class Server:
 
 
 def judge_server(server: Server) -> Iterator[Finding]:
-    """Judge a server and what its role may do there."""
+    """Judge a server and the rights of its role."""
     yield Finding("database", Severity.OK, f"{server.place} is PostgreSQL {server.version}")
     yield _judge_rights(server)
     yield from _judge_flushing(server)
@@ -203,15 +199,17 @@ def _judge_flushing(server: Server) -> Iterator[Finding]:
         text = f"off: {', '.join(off)}; a power cut there may lose what was acknowledged, or damage it"
         yield Finding("durability", Severity.PROBLEM, text, "turn it on in postgresql.conf")
         return
-    told = server.settings.get("synchronous_commit", "on")
-    own = "" if told in ("on", "remote_apply") else f", which is {told} there, on for itself"
-    yield Finding("durability", Severity.OK, f"commits are flushed; rota keeps synchronous_commit{own or f' = {told}'}")
+    setting = server.settings.get("synchronous_commit", "on")
+    own = "" if setting in ("on", "remote_apply") else f", which is {setting} there, on for itself"
+    yield Finding(
+        "durability", Severity.OK, f"commits are flushed; rota keeps synchronous_commit{own or f' = {setting}'}"
+    )
 
 
 def _judge_distance(server: Server) -> Finding:
     milliseconds = server.round_trip / timedelta(milliseconds=1)
     text = f"a round trip takes {milliseconds:.1f} ms"
-    if server.round_trip > FAR:
+    if server.round_trip > MAX_ROUND_TRIP:
         return Finding("distance", Severity.WARNING, text, "runs start some of them late: move the database nearer")
     return Finding("distance", Severity.OK, text)
 
@@ -219,21 +217,21 @@ def _judge_distance(server: Server) -> Finding:
 def _judge_clock(server: Server) -> Finding:
     way = "ahead of" if server.apart > timedelta() else "behind"
     text = f"this machine's clock is {abs(server.apart).total_seconds():.1f} s {way} the database's"
-    if abs(server.apart) > APART:
+    if abs(server.apart) > MAX_CLOCK_DIFFERENCE:
         return Finding("clocks", Severity.WARNING, text, "let NTP keep both: each machine fires by its own clock")
     return Finding("clocks", Severity.OK, text)
 
 
 def _judge_connections(server: Server) -> Finding:
     text = f"{server.connections} of {server.most_connections} connections are in use"
-    if server.most_connections - server.connections < SPARE:
+    if server.most_connections - server.connections < SPARE_CONNECTIONS:
         remedy = "raise max_connections, or close others: a machine of rota uses up to a dozen"
         return Finding("connections", Severity.WARNING, text, remedy)
     return Finding("connections", Severity.OK, text)
 
 
 def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: bool) -> list[Finding]:
-    """Judge who is at work on a shared database beside this folder, where a scheduler runs or not (`here`).
+    """Judge the machines on a shared database; `here`: a scheduler runs in this folder.
 
     >>> [one.text for one in judge_machines(["b", "c on host"], ["d"], here=False)]
     ['none runs in this folder; b, c on host serve, d claims']
@@ -252,6 +250,6 @@ def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: boo
 
 
 def _verb(names: Sequence[str], one: str, many: str) -> str:
-    more = len(names) - NAMED
-    shown = ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMES_SHOWN
+    shown = ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
     return f"{shown} {one if len(names) == 1 else many}" if names else ""

@@ -7,24 +7,23 @@ from datetime import datetime, timedelta
 from rota.model.clock import say_duration
 
 LEASE = timedelta(seconds=30)
-"""How long a process counts as alive after it last said so."""
 RENEW_EVERY = timedelta(seconds=10)
 LOOK_EVERY = timedelta(seconds=10)
-"""How often a process looks for others whose lease is over."""
-TRY_AGAIN = timedelta(seconds=1)
-"""After how long a renewal that the database refused is tried again."""
+"""The interval at which a process checks the leases of others."""
+RETRY_AFTER = timedelta(seconds=1)
+"""The wait after a failed renewal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewals:
-    """An unbroken series of renewals, in seconds since boot: its first and its newest."""
+    """The first and the last of consecutive renewals, in seconds since boot."""
 
     first: float
     last: float
 
 
 def renewed(series: Renewals | None, at: float) -> Renewals:
-    """Return the series after a renewal; one that comes so late that the lease was over begins a new series.
+    """Return the series after a renewal; a renewal after the end of the lease begins a new series.
 
     >>> renewed(Renewals(0.0, 10.0), 20.0)
     Renewals(first=0.0, last=20.0)
@@ -37,17 +36,17 @@ def renewed(series: Renewals | None, at: float) -> Renewals:
 
 
 def next_renewal(series: Renewals | None, *, refused: bool, at: float) -> float:
-    """Return when to renew next, in seconds since boot: at once where none was, soon after a refusal."""
+    """Return the time of the next renewal, in seconds since boot: at once the first time, soon after a failure."""
     if refused:
-        return at + TRY_AGAIN.total_seconds()
+        return at + RETRY_AFTER.total_seconds()
     return at if series is None else series.last + RENEW_EVERY.total_seconds()
 
 
 def may_judge(series: Renewals | None, at: float) -> bool:
-    """Tell whether a process may say of others that they are lost.
+    """Return whether a process may declare others lost.
 
-    Only who has renewed its own lease without a break for as long as one lasts: after an outage of the database, or
-    when the machines slept, every lease is over at once, and nobody is lost.
+    It must have held its own lease without a break for the length of a lease: after an outage of the database, or
+    when the machines slept, all leases expire at once although no process is lost.
     """
     if series is None or at - series.last > 2 * RENEW_EVERY.total_seconds():
         return False
@@ -56,24 +55,24 @@ def may_judge(series: Renewals | None, at: float) -> bool:
 
 TOLERANCE = timedelta(seconds=1)
 AMONG_MACHINES = timedelta(minutes=1)
-"""How far the clocks of machines may be apart; the `misfire_grace` of a job that names none.
+"""The maximum difference between the clocks of machines, and the default `misfire_grace`.
 
-A machine whose clock differs more from the server's takes no part: it would fire too early or miss instants (R-41).
+A machine whose clock differs more from the server's does not schedule: it would fire too early or miss instants.
 """
 
 
 def stepped_back(before: timedelta, after: timedelta, *, tolerance: timedelta = TOLERANCE) -> timedelta | None:
-    """Return how far the wall clock was set back, None if it was not.
+    """Return the size of a clock step back, None without one.
 
-    Both are wall time minus time since boot: constant while the clock runs, also over suspend; smaller after a step
-    back. A step of a second or less is taken as ordinary drift.
+    Both values are wall time minus time since boot: constant while the clock runs, also over suspend; smaller after a
+    step back. A step of a second or less counts as drift.
     """
     back = before - after
     return back if back > tolerance else None
 
 
 def skew_of(server: datetime, *, before: datetime, after: datetime) -> timedelta:
-    """Return by how much a clock is ahead of a server's at least; negative: behind. It was read before and after.
+    """Return the minimum lead of a clock, read before and after, over a server's; negative: behind.
 
     >>> at = datetime(2026, 1, 1, 12)
     >>> second = timedelta(seconds=1)
@@ -88,34 +87,34 @@ def skew_of(server: datetime, *, before: datetime, after: datetime) -> timedelta
 
 
 def say_skew(skew: timedelta) -> str:
-    """Return a difference of clocks for reading.
+    """Return a difference of clocks in words.
 
     >>> say_skew(timedelta(hours=1)), say_skew(timedelta(minutes=-2))
     ("1 h ahead of the database server's", "2 min behind the database server's")
     """
-    told = say_duration(timedelta(seconds=round(abs(skew.total_seconds()))))
-    return f"{told} {'ahead of' if skew > timedelta() else 'behind'} the database server's"
+    size = say_duration(timedelta(seconds=round(abs(skew.total_seconds()))))
+    return f"{size} {'ahead of' if skew > timedelta() else 'behind'} the database server's"
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A living process that fires what is due, and the machine on whose clock it does."""
+    """A live process that fires, and the boot of its machine."""
 
     epoch: int
     boot_id: str
 
 
 def keeps_time(own: Firing, others: Collection[Firing]) -> bool:
-    """Tell whether what counts elapsed time follows the clock of this process.
+    """Return whether waits follow a clock step of this process.
 
-    Where other machines fire too, their clocks did not move, and nothing waits longer than it should. Of several
-    processes of one machine, which all see the step, the oldest moves what waits.
+    If other machines fire too, their clocks did not move and no wait is too long. Of several processes of one
+    machine, which all see the step, the oldest moves the waits.
 
     >>> here, beside, elsewhere = Firing(7, "a"), Firing(8, "a"), Firing(3, "b")
     >>> keeps_time(here, []), keeps_time(here, [beside]), keeps_time(beside, [here]), keeps_time(here, [elsewhere])
     (True, True, False, False)
     """
-    return all(one.boot_id == own.boot_id and one.epoch > own.epoch for one in others)
+    return all(other.boot_id == own.boot_id and other.epoch > own.epoch for other in others)
 
 
 WINDOW = timedelta(minutes=5)
@@ -124,48 +123,48 @@ REASON = "crash_loop"
 
 
 def crash_loop(unclean_starts: int) -> bool:
-    """Tell whether the scheduler must start paused: more than five starts after an unclean stop within the window.
+    """Return whether the scheduler must start paused: more than five unclean starts within the window.
 
-    `unclean_starts` counts the processes of the window that were lost; the start at hand follows the last of them.
+    `unclean_starts`: the number of lost processes of the window.
     """
     return unclean_starts > STARTS
 
 
-LONGEST_UNSEEN = timedelta(minutes=15)
-KEPT = 10
-MISSING = 3
-LEAST = timedelta(seconds=10)
-UNKNOWN = timedelta(minutes=1)
-"""Taken for the usual distance while there was only one tick."""
+MAX_UNSEEN = timedelta(minutes=15)
+STORED_TICKS = 10
+MISSED_TICKS = 3
+MIN_INTERVAL = timedelta(seconds=10)
+DEFAULT_INTERVAL = timedelta(minutes=1)
+"""The assumed interval after a single tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """When the last ticks looked, oldest first, and how many slots they share."""
+    """The times of the last ticks, oldest first, and their shared slots."""
 
     looks: tuple[datetime, ...] = ()
     slots: int = 0
 
     @property
     def last(self) -> datetime | None:
-        """When the last tick looked."""
+        """The time of the last tick."""
         return self.looks[-1] if self.looks else None
 
     @property
     def usual(self) -> timedelta:
-        """The usual distance: the median of the last ones, since some ticks are started by hand."""
+        """The usual interval: the median of the last ones, as some ticks are started by hand."""
         gaps = sorted(later - earlier for earlier, later in zip(self.looks, self.looks[1:], strict=False))
-        return max(gaps[len(gaps) // 2], LEAST) if gaps else UNKNOWN
+        return max(gaps[len(gaps) // 2], MIN_INTERVAL) if gaps else DEFAULT_INTERVAL
 
     def still_come(self, now: datetime) -> bool:
-        """Tell whether another tick is to be expected: the last one is younger than three usual distances."""
-        return self.last is not None and now - self.last < MISSING * self.usual
+        """Return whether another tick is expected: the last one is younger than three usual intervals."""
+        return self.last is not None and now - self.last < MISSED_TICKS * self.usual
 
     def unseen(self, now: datetime) -> timedelta:
-        """Return how long nobody looked, up to 15 minutes: an instant is not late before that (R-10)."""
-        return min(max(now - self.last, timedelta()), LONGEST_UNSEEN) if self.last is not None else timedelta()
+        """Return the time since the last tick, up to 15 minutes: instants in it are not late."""
+        return min(max(now - self.last, timedelta()), MAX_UNSEEN) if self.last is not None else timedelta()
 
     def looked(self, now: datetime, *, slots: int) -> "Ticks":
-        """Return the ticks with one more; looks in the future are from before the clock was set back."""
-        known = [look for look in self.looks if look < now]
-        return replace(self, looks=(*known[-KEPT + 1 :], now), slots=slots)
+        """Return the ticks with one more; ticks in the future are from before a clock step back."""
+        past = [look for look in self.looks if look < now]
+        return replace(self, looks=(*past[-STORED_TICKS + 1 :], now), slots=slots)

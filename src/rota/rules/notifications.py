@@ -10,12 +10,12 @@ from rota.model.states import Reason, Status
 from rota.rules.schedule.cron import cron_next
 
 PAUSES = (timedelta(seconds=5), timedelta(seconds=30), timedelta(minutes=5))
-"""Before each retry; after the last one a delivery has failed."""
+"""The pauses before retries; after the last retry a delivery has failed."""
 SPREAD = 0.2
-LONGEST_WISH = timedelta(hours=1)
-"""How far a receiver's Retry-After is followed."""
-TOLERATED = 5
-"""How many attempts in a row may fail before an endpoint is left alone for a while."""
+MAX_RETRY_AFTER = timedelta(hours=1)
+"""The maximum Retry-After of a receiver."""
+MAX_FAILURES = 5
+"""The number of failed attempts in a row before an endpoint rests."""
 FIRST_REST, LONGEST_REST = timedelta(minutes=1), timedelta(minutes=30)
 
 _OF_STATUS = {
@@ -27,44 +27,43 @@ _OF_STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What a target is told now, and when it was told last that the job fails; None: it does not fail."""
+class EventDecision:
+    """The events to send to a target, and the last notification of failure, None if the job does not fail."""
 
     events: tuple[Event, ...]
     failing: datetime | None
 
 
 def event_of(status: Status, reason: Reason | None) -> Event | None:
-    """Return what a final status is to whoever is told, None while a run goes on."""
+    """Return the event of a final status, None for an unfinished run."""
     return Event.MISSED if reason is Reason.MISSED else _OF_STATUS.get(status)
 
 
-def telling(target: Target, event: Event, *, failing: datetime | None, now: datetime) -> Telling:
-    """Return what a target is told when something happens to a job.
+def decide_events(target: Target, event: Event, *, failing: datetime | None, now: datetime) -> EventDecision:
+    """Return the events to send to a target.
 
-    Of failures in a row the first is told, then one for each time of `remind`, then that the job has recovered.
+    Of failures in a row the first is sent, then one per `remind`, then the recovery.
 
     >>> from datetime import UTC
     >>> from rota.model.notifications import Channel
     >>> noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
-    >>> telling(Target("ops", Channel.COMMAND), Event.FAILED, failing=noon - timedelta(hours=1), now=noon).events
+    >>> decide_events(Target("ops", Channel.COMMAND), Event.FAILED, failing=noon - timedelta(hours=1), now=noon).events
     ()
     """
     if event is Event.FAILED:
         due = failing is None or target.remind is None or now >= failing + target.remind
-        told = (event,) if due and event in target.on else ()
-        return Telling(told, now if due else failing)
+        return EventDecision((event,) if due and event in target.on else (), now if due else failing)
     if event is Event.COMPLETED:
         recovered = failing is not None and Event.RECOVERED in target.on
         done = (event,) if event in target.on else ()
-        return Telling((*((Event.RECOVERED,) if recovered else ()), *done), None)
+        return EventDecision((*((Event.RECOVERED,) if recovered else ()), *done), None)
     if event is Event.MISSED and event not in target.on:
         event = Event.SKIPPED
-    return Telling((event,) if event in target.on else (), failing)
+    return EventDecision((event,) if event in target.on else (), failing)
 
 
 def late_at(finish_by: str, timezone: str, *, after: datetime) -> datetime | None:
-    """Return by when a run of the instant `after` must have finished: the next such time of the day.
+    """Return the deadline of a run of the instant `after`: the next such time of day.
 
     >>> from datetime import UTC
     >>> late_at("06:00", "UTC", after=datetime(2026, 11, 16, 22, tzinfo=UTC)).isoformat()
@@ -75,35 +74,35 @@ def late_at(finish_by: str, timezone: str, *, after: datetime) -> datetime | Non
 
 
 def pause_before(attempt: int, *, delivery: str, wish: float | None) -> timedelta | None:
-    """Return how long to wait before the attempt of this number; None: there is none any more.
+    """Return the pause before the attempt of this number, None after the last.
 
-    The pauses grow and differ by a fifth; what the receiver asks for is followed where it is longer, up to an hour.
+    The pauses grow and vary by a fifth; a longer Retry-After of the receiver counts, up to an hour.
     """
     if not 2 <= attempt <= len(PAUSES) + 1:
         return None
     digest = hashlib.sha256(f"{delivery}\0{attempt}".encode()).digest()
     share = int.from_bytes(digest[:4], "big") / 2**32 * 2 - 1
     pause = PAUSES[attempt - 2] * (1 + SPREAD * share)
-    wished = timedelta(seconds=min(wish or 0.0, LONGEST_WISH.total_seconds()))
+    wished = timedelta(seconds=min(wish or 0.0, MAX_RETRY_AFTER.total_seconds()))
     return max(pause, wished)
 
 
 def rest_after(failures: int) -> timedelta | None:
-    """Return how long an endpoint is left alone after so many attempts in a row that failed; None: not at all.
+    """Return the rest of an endpoint after this many failed attempts in a row, None for no rest.
 
     >>> rest_after(4), rest_after(5), rest_after(7)
     (None, datetime.timedelta(seconds=60), datetime.timedelta(seconds=240))
     """
-    if failures < TOLERATED:
+    if failures < MAX_FAILURES:
         return None
-    doublings: int = min(failures - TOLERATED, 10)
+    doublings: int = min(failures - MAX_FAILURES, 10)
     return min(FIRST_REST * (1 << doublings), LONGEST_REST)
 
 
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(hours=1)
 TRIES = 20
-"""How often a source is told before it is given up: by the pauses that is half a day."""
+"""The number of reports before rota gives up: with the pauses, half a day."""
 AT_THE_WORK = frozenset(
     {
         Reason.EXIT_CODE,
@@ -114,11 +113,11 @@ AT_THE_WORK = frozenset(
         Reason.RESULT_INVALID,
     }
 )
-"""Failures that may lie with the item; all others would have met any item."""
+"""Failures that the item may have caused; others would affect any item."""
 
 
 class Ending(StrEnum):
-    """What a source is told."""
+    """The report to a source."""
 
     DONE = "done"
     FAILED = "failed"
@@ -127,14 +126,14 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a source is told, and whether that run counts as a failure at the item."""
+    """The report to a source, and whether the run counts as a failure of the item."""
 
     ending: Ending
     failed: bool = False
 
 
 def ending_of(status: Status, reason: Reason | None, *, failures: int, attempts: int) -> Verdict:
-    """Return what becomes of an item: a failed run gives it back, until `attempts` runs have failed at it.
+    """Return the report on an item: a failed run releases it, until `attempts` runs have failed.
 
     >>> ending_of(Status.COMPLETED, None, failures=0, attempts=3).ending.value
     'done'
@@ -153,7 +152,7 @@ def ending_of(status: Status, reason: Reason | None, *, failures: int, attempts:
 
 
 def pause_before_report(tries: int, *, wish: float | None) -> timedelta | None:
-    """Return how long to wait after so many failed tries, at least as long as the server wishes; None: give up.
+    """Return the pause after this many failed reports, at least the server's Retry-After; None to give up.
 
     >>> pause_before_report(1, wish=None), pause_before_report(3, wish=None), pause_before_report(1, wish=600.0)
     (datetime.timedelta(seconds=10), datetime.timedelta(seconds=40), datetime.timedelta(seconds=600))

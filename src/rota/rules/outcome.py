@@ -1,4 +1,4 @@
-"""What follows an outcome: status and reason, retry, recovery after a crash."""
+"""Consequences of an outcome: status and reason, retry, recovery after a crash."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -15,26 +15,26 @@ LOSSES_ALLOWED = 2
 
 
 def settle(outcome: Outcome, asked: Reason | None) -> Outcome:
-    """Return the outcome to store: a run that was stopped because somebody asked is CANCELLED (R-08)."""
+    """Return the outcome to store: a run that was stopped on request is CANCELLED."""
     stopped = outcome.status is Status.FAILED and outcome.reason is Reason.SHUTDOWN
     if stopped and asked is not None:
         outcome = replace(outcome, status=Status.CANCELLED, reason=asked, error=None)
     error, summary = cut(outcome.error, ERROR_LIMIT), cut(outcome.summary, SUMMARY_LIMIT)
     if error is outcome.error and summary is outcome.summary:
-        return outcome  # as a rule: a copy of each would take a tenth of the writer's time
+        return outcome  # the usual case: a copy would take a tenth of the writer's time
     return replace(outcome, error=error, summary=summary)
 
 
 def is_plain(outcome: Outcome) -> bool:
-    """Tell whether what is stored of an end depends on nothing else: on no wish to stop it, on no shared state."""
+    """Return whether an outcome depends on no request to stop and no shared state."""
     stopped = outcome.status is Status.FAILED and outcome.reason is Reason.SHUTDOWN
     return not stopped and not outcome.scheduler_state
 
 
 def ends_alone(outcome: Outcome, spec: JobSpec, trigger: Trigger) -> bool:
-    """Tell whether an end concerns nobody else, as far as its run and its definition say.
+    """Return whether an end affects nothing else, as far as its run and its definition show.
 
-    It moves no instant and counts no failure, nobody is told of it, and no start that overlap judges waits for it.
+    It moves no instant, counts no failure, has no notification, and no start waits for it by overlap.
     """
     own = trigger is Trigger.MANUAL and spec.work.kind not in (Kind.GROUP, Kind.POLL)
     heeded = spec.notifies or spec.overlap.policy is not OverlapPolicy.ALLOW
@@ -42,26 +42,26 @@ def ends_alone(outcome: Outcome, spec: JobSpec, trigger: Trigger) -> bool:
 
 
 def ended_at(outcome: Outcome, now: datetime) -> datetime:
-    """Return when a run ended: as its keeper saw it, also if nobody recorded it then (R-23); never in the future."""
+    """Return the end of a run as its keeper saw it, never in the future."""
     return now if outcome.finished_at is None else min(outcome.finished_at, now)
 
 
 def lost_too_often(losses: int) -> bool:
-    """Tell whether a dispatched run whose worker was lost once more must fail (R-01: the third loss)."""
+    """Return whether a dispatched run fails at the loss of its worker: at the third loss."""
     return losses >= LOSSES_ALLOWED
 
 
 NO_WAIT = timedelta()
 FIRST_HOLD = timedelta(minutes=1)
 ONE_ATTEMPT = "one_attempt"
-"""The key of a run's decisions that says: this start is not retried (R-31)."""
+"""The key of a run's decisions for a start without retries."""
 OUTAGES = 24
-"""How often a chain is tried again after outages of its provider: by the pauses of the hold that is most of a day."""
+"""The number of retries after outages of a provider: with the pauses, most of a day."""
 NEVER = {
     Reason.UNKILLABLE: "its processes are still alive, and a second run beside them would do harm",
     Reason.MEMBERS_FAILED: "a group is not retried as a whole; its members were, as each of their jobs says",
 }
-"""Failures that are never tried again by themselves, and why."""
+"""Failures that are never retried automatically, and why."""
 
 
 def next_attempt(
@@ -74,15 +74,15 @@ def next_attempt(
     asked: Reason | None = None,
     outages: int = 0,
 ) -> datetime | None:
-    """Return when a run that ended so is tried again, None for never.
+    """Return the time of the next attempt after an outcome, None for never.
 
-    `asked`: why somebody wanted it stopped. `outages`: how many earlier runs of its chain ended by one.
+    `asked`: the reason of a request to stop. `outages`: the number of earlier outages in its chain.
     """
     if outcome.status is not Status.FAILED:
         return None
     if not_retried(retry, outcome.reason, attempt=attempt, asked=asked, outages=outages) is not None:
         return None
-    outage = outcome.reason is Reason.OUTAGE  # the hold of the provider grows, the pause of the run need not
+    outage = outcome.reason is Reason.OUTAGE  # the limit of the provider grows, so the pause of the run need not
     return finished_at + backoff(retry, attempt=1 if outage else max(attempt - outages, 1), run_id=run_id)
 
 
@@ -95,7 +95,7 @@ def not_retried(
     one_attempt: bool = False,
     outages: int = 0,
 ) -> str | None:
-    """Return why a failed run is not tried again, None if it is. An outage uses up no attempt."""
+    """Return why a failed run is not retried, None if it is. An outage uses up no attempt."""
     if one_attempt:
         return "`rota run` makes one attempt (`--retry` keeps the policy of the job)"
     if asked is not None:
@@ -113,7 +113,7 @@ def not_retried(
 
 
 def backoff(retry: Retry, *, attempt: int, run_id: str) -> timedelta:
-    """Return how long to wait after this failed attempt: whole milliseconds, jitter included, never more than `max`.
+    """Return the wait after this failed attempt: whole milliseconds, with jitter, at most `max`.
 
     >>> backoff(Retry(), attempt=2, run_id="any")
     datetime.timedelta(seconds=20)
@@ -125,7 +125,7 @@ def backoff(retry: Retry, *, attempt: int, run_id: str) -> timedelta:
 
 
 def _jitter(jitter: Jitter | None, wait: timedelta, *, room: timedelta, run_id: str) -> timedelta:
-    """Return what a run waits longer, chosen by its identifier: runs that failed together come back apart."""
+    """Return an extra wait by the run's id: runs that failed together retry at different times."""
     if jitter is None:
         return NO_WAIT
     up_to = jitter.up_to if jitter.up_to is not None else wait * ((jitter.percent or 0) / 100)
@@ -137,14 +137,14 @@ def _jitter(jitter: Jitter | None, wait: timedelta, *, room: timedelta, run_id: 
 
 
 def backing_off(repeated: RepeatedFailure | None, *, failures: int, finished_at: datetime) -> datetime | None:
-    """Return until when a job's instants are held back after so many failed chains in a row, None for not at all.
+    """Return the end of the back-off after this many failed chains in a row, None for none.
 
     >>> backing_off(RepeatedFailure(after=2), failures=1, finished_at=datetime(2026, 1, 1)) is None
     True
     """
     if repeated is None or failures < repeated.after:
         return None
-    doublings = min(failures - repeated.after, 32)  # far beyond any limit, and no number that overflows
+    doublings = min(failures - repeated.after, 32)  # above any limit, and no overflow
     return finished_at + min(FIRST_HOLD * (1 << doublings), repeated.backoff_max)
 
 
@@ -161,7 +161,7 @@ def say_retry(retry: Retry) -> str:
 
 
 class Recovery(StrEnum):
-    """What a new process does with a run of a dead one."""
+    """The handling of a run of a dead process."""
 
     REQUEUE = "requeue"
     FAIL_LOST = "fail_lost"
@@ -173,7 +173,7 @@ class Recovery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A run of a dead process, and what is still to be found of it."""
+    """A run of a dead process and its remains."""
 
     status: Status
     in_process: bool
@@ -184,7 +184,7 @@ class LeftBehind:
 
 
 def decide_recovery(left: LeftBehind) -> Recovery:
-    """Return what to do with a run that a dead process left behind."""
+    """Return the handling of a run of a dead process."""
     if left.status is Status.DISPATCHED:
         return Recovery.FAIL_LOST if lost_too_often(left.losses) else Recovery.REQUEUE
     if left.in_process:
@@ -197,9 +197,9 @@ def decide_recovery(left: LeftBehind) -> Recovery:
 
 
 def retry_after(header: str | None, *, date: str | None) -> float | None:
-    """Return after how many seconds a server wants to be asked again, None where it does not say.
+    """Return the seconds of a Retry-After header, or None.
 
-    A date counts from `date`, the answer's own Date: only the server's clock knows what it means.
+    A date counts from `date`, the Date header of the same answer, as both come from the server's clock.
 
     >>> retry_after("120", date=None)
     120.0
@@ -215,7 +215,7 @@ def retry_after(header: str | None, *, date: str | None) -> float | None:
 
 def _instant(text: str | None) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text) if text else None
+        at = parsedate_to_datetime(text) if text else None
     except (TypeError, ValueError):
         return None
-    return None if found is None else found.replace(tzinfo=found.tzinfo or UTC)
+    return None if at is None else at.replace(tzinfo=at.tzinfo or UTC)

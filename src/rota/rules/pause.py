@@ -1,20 +1,19 @@
-"""What a pause leaves behind when it ends: one counted row, and where the job goes on (R-20)."""
+"""The end of a pause: one counted row, and the cursor from there on."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.states import Reason
 from rota.rules.schedule import instants
 from rota.rules.schedule.blackouts import waiting_run
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
-from rota.rules.schedule.plan import PlannedSkip, past_when_created
+from rota.rules.schedule.plan import PlannedSkip, past_when_created, plan_skip
 
 
 @dataclass(frozen=True, slots=True)
 class PausePlan:
-    """The row of the instants in the pause, the instant to run after all, and the cursor from the end on."""
+    """The row of the instants in the pause, the instant to catch up, and the cursor from the end on."""
 
     skip: PlannedSkip | None
     catch_up: datetime | None
@@ -24,12 +23,11 @@ class PausePlan:
 def plan_pause_end(
     job: Job, *, end: datetime, catch_up: bool, now: datetime, closing: bool = False, refused: bool = False
 ) -> PausePlan:
-    """Return what becomes of the instants from `job.held_for` up to `end`, that one included.
+    """Return the plan of the instants from `job.held_for` up to and including `end`.
 
-    With `catch_up` the latest of them runs and is not counted; `refused`: overlap forbids that, so that its row is a
-    skip of its own, and the job goes on as after any skip. Completion and start anchors whose instant fell into
-    the pause go on one interval after its end. A pause holds fires back, so instants that wait for quiet hours to end
-    after it go on waiting (R-17); not where their definition ends with it, which is `closing`.
+    With `catch_up` the latest of them runs and is not counted; `refused`: overlap forbids that, so its row is a
+    skip of its own. Completion and start anchors with an instant in the pause continue one interval after its end.
+    Instants that wait for quiet hours beyond the pause keep waiting, unless their definition ends too (`closing`).
     """
     if job.held_for is None:
         return PausePlan(None, None, NOWHERE)
@@ -43,7 +41,7 @@ def plan_pause_end(
 
 
 def _last_held(job: Job, first: datetime, *, end: datetime, closing: bool = False) -> datetime | None:
-    """Return the last instant that a pause up to `end` holds back, None if not even the first."""
+    """Return the last instant that a pause up to `end` holds back, None for none."""
     schedule = job.spec.schedule
     if first > end:
         return None
@@ -57,7 +55,7 @@ def _last_held(job: Job, first: datetime, *, end: datetime, closing: bool = Fals
 
 
 def cursor_after_pause(job: Job) -> Cursor:
-    """Return where a paused job goes on when its timed pause ends by itself; nowhere while its end is open."""
+    """Return the cursor after a timed pause; nowhere for a pause without an end."""
     end, held, schedule = job.paused_until, job.held_for, job.spec.schedule
     if end is None or held is None:
         return NOWHERE
@@ -76,10 +74,11 @@ def _plan_instants(
     used_up = schedule.at is not None or (catch_up and schedule.run_once and not refused)
     cursor = NOWHERE if used_up else cursor_of(job, instants.next_instant(schedule, after=last, created_at=created_at))
     if not catch_up:
-        return PausePlan(_skip(job, first, last, now=now), None, cursor)
+        return PausePlan(plan_skip(job, Reason.PAUSED, first, last, late_by=now - first), None, cursor)
     rest = instants.previous_instant(schedule, before=last, created_at=created_at)
-    skip = _skip(job, first, rest, now=now) if rest is not None and rest >= first else None
-    return PausePlan(skip, last, cursor)
+    if rest is None or rest < first:
+        return PausePlan(None, last, cursor)
+    return PausePlan(plan_skip(job, Reason.PAUSED, first, rest, late_by=now - first), last, cursor)
 
 
 def _plan_following(
@@ -91,24 +90,4 @@ def _plan_following(
     cursor = cursor_of(job, following)
     if catch_up:
         return PausePlan(None, instant, cursor)
-    return PausePlan(_skip(job, instant, instant, now=now), None, cursor)
-
-
-def _skip(job: Job, first: datetime, last: datetime, *, now: datetime) -> PlannedSkip:
-    one = first == last
-    schedule = job.spec.schedule
-    count = 1 if one else instants.count_instants(schedule, first=first, last=last, created_at=job.created_at)
-    return PlannedSkip(
-        reason=Reason.PAUSED,
-        scheduled_for=first,
-        covers_to=None if one else last,
-        count=count,
-        slot_key=slot_key(job, first),
-        late_by=now - first,
-        blocking=None,
-    )
-
-
-def slot_key(job: Job, instant: datetime) -> str:
-    """Return what makes the fire of an instant unique within its job (R-05)."""
-    return f"#{job.fire_number + 1}" if job.spec.schedule.follows_runs else str(to_ms(instant))
+    return PausePlan(plan_skip(job, Reason.PAUSED, instant, instant, late_by=now - instant), None, cursor)

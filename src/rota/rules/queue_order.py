@@ -11,15 +11,15 @@ from rota.model.clock import MILLISECOND
 from rota.model.spec import Draw
 
 NO_POOLS, GROUP_LANE = 1, 0
-"""The lane of runs that draw on nothing, and that of groups, which take no slot and are never claimed."""
+"""The lane of runs without pools, and the lane of groups, which take no slot and are never claimed."""
 
 Order = tuple[int, int, int, str]
-"""Rank turned round, position, creation and identifier: the least goes first (INV-004)."""
+"""Negated rank, position, creation and id: the least goes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first run of a lane, and what every run of that lane draws."""
+    """The first run of a lane, and the pools of that lane."""
 
     order: Order
     lane_id: int
@@ -27,25 +27,27 @@ class Head:
 
     @property
     def run_id(self) -> str:
-        """The run that stands there."""
+        """The id of the run."""
         return self.order[3]
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A named capacity, and how much of it is drawn. One that is not declared is still drawn on by older runs."""
+    """A named capacity and its usage. Older runs still use an undeclared pool.
+
+    `held_until`: until when it is closed because its provider refuses work, None if it is open.
+    """
 
     name: str
     capacity: int
     used: int
     declared: bool = True
     held_until: datetime | None = None
-    """Until when it has no room since its provider takes no more work; None: it is not held (section 8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a run that may be claimed does not go: a pool lacks room, or is kept for the run `behind`, which is first."""
+    """The reason why a claimable run waits: a pool lacks room, or is kept for the earlier run `behind`."""
 
     pool: Pool
     cost: int
@@ -54,10 +56,7 @@ class Shortage:
 
 @dataclass(slots=True)
 class Room:
-    """What the pools have left in one round, and which of them are kept for somebody who comes first.
-
-    `closed`: those of providers that take no more work for now (section 8).
-    """
+    """The free amounts of the pools in one claim; `held`: pools kept for an earlier run; `closed` by a provider."""
 
     capacity: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
@@ -66,30 +65,30 @@ class Room:
 
     def lacks(self, draws: Sequence[Draw]) -> str | None:
         """Return the first pool that has no room for a draw or is held, None if there is room in all."""
-        for draw in draws:  # a plain loop: this is asked for every lane of every round
+        for draw in draws:  # a plain loop: it runs for every lane of every claim
             if draw.pool in self.held or self.left.get(draw.pool, 0) < draw.cost:
                 return draw.pool
         return None
 
     def closes(self, draws: Sequence[Draw]) -> str | None:
-        """Return the pool of the provider that is held, of those that are drawn on; None if there is none."""
+        """Return the first closed pool of a run, or None."""
         return next((draw.pool for draw in draws if draw.pool in self.closed), None)
 
     def take(self, draws: Sequence[Draw]) -> None:
-        """Count the draws of somebody who goes."""
+        """Take the pools of a run that starts."""
         for draw in draws:
             self.left[draw.pool] -= draw.cost
 
     def give_back(self, draws: Sequence[Draw]) -> None:
-        """Count the draws of somebody back who was to go and does not."""
+        """Return the pools of a run that does not start after all."""
         for draw in draws:
             self.left[draw.pool] += draw.cost
 
     def hold(self, draws: Sequence[Draw]) -> None:
-        """Keep the pools that somebody who stays lacks room in: nobody behind draws on them in this round.
+        """Keep the full pools of a waiting run from all later runs of this claim.
 
-        A pool that could never hold the draw is not kept: nothing that others give back would help. Neither does it
-        help somebody whose provider is held, so nothing is kept for such a one.
+        Except a pool that is too small for the run, and the pools of a run whose provider is closed: free room would
+        not help it.
         """
         if self.closed and self.closes(draws) is not None:
             return
@@ -99,25 +98,25 @@ class Room:
 
 
 def walk(heads: Iterable[Head], room: Room, *, free: int, following: Callable[[Head], Head | None]) -> list[Head]:
-    """Return up to `free` runs that go, and count what they draw; `heads` in order, `following` the next of a lane.
+    """Return up to `free` runs to start, and take their pools; `heads` in order, `following` the next of a lane.
 
-    A head that lacks room holds its pool and closes its lane for this round, as all runs of a lane draw alike: no
-    later run overtakes it there, and those of other pools go on.
+    A head without room holds its pool and closes its lane for this claim, as all runs of a lane use the same pools: no
+    later run overtakes it there, and runs of other pools start.
     """
     line = _LaneMerge(heads)
-    going: list[Head] = []
-    while len(going) < free and (head := line.next()) is not None:
+    chosen: list[Head] = []
+    while len(chosen) < free and (head := line.next()) is not None:
         if room.lacks(head.draws) is not None:
             room.hold(head.draws)
             continue
         room.take(head.draws)
-        going.append(head)
+        chosen.append(head)
         line.add(following(head))
-    return going
+    return chosen
 
 
 class _LaneMerge:
-    """The heads in order, no more of them built than are asked for, and those who come up behind one that went."""
+    """The heads in order, read lazily, merged with the followers of chosen heads."""
 
     def __init__(self, heads: Iterable[Head]) -> None:
         self._heads = iter(heads)
@@ -136,9 +135,9 @@ class _LaneMerge:
 
 
 def shortage(run: Head, pools: Iterable[Pool], heads: Iterable[Head]) -> Shortage | None:
-    """Return the pool that keeps a run from going in the next round, None if it has room in all of its pools."""
-    known = {pool.name: pool for pool in pools}
-    room = room_of(known.values())
+    """Return the pool that keeps a run waiting in the next claim, None if there is room."""
+    named = {pool.name: pool for pool in pools}
+    room = room_of(named.values())
     keepers: dict[str, str] = {}
     for head in sorted((head for head in heads if head.order < run.order), key=lambda head: head.order):
         if room.lacks(head.draws) is not None:
@@ -150,36 +149,36 @@ def shortage(run: Head, pools: Iterable[Pool], heads: Iterable[Head]) -> Shortag
         return None
     cost = next(draw.cost for draw in run.draws if draw.pool == name)
     behind = keepers.get(name) if room.left.get(name, 0) >= cost else None
-    return Shortage(known.get(name, Pool(name, 0, 0, declared=False)), cost, behind)
+    return Shortage(named.get(name, Pool(name, 0, 0, declared=False)), cost, behind)
 
 
 def room_of(pools: Iterable[Pool]) -> Room:
-    """Return what pools have left."""
-    found = list(pools)
+    """Return the free amounts of pools."""
+    all_pools = list(pools)
     return Room(
-        capacity={pool.name: pool.capacity for pool in found},
-        left={pool.name: pool.capacity - pool.used if pool.held_until is None else 0 for pool in found},
-        closed=frozenset(pool.name for pool in found if pool.held_until is not None),
+        capacity={pool.name: pool.capacity for pool in all_pools},
+        left={pool.name: pool.capacity - pool.used if pool.held_until is None else 0 for pool in all_pools},
+        closed=frozenset(pool.name for pool in all_pools if pool.held_until is not None),
     )
 
 
 POSITION_GAP = 1 << 20
-"""Places within one millisecond: room for moves between runs, and for many runs made at once."""
+"""Positions within one millisecond: room for moves, and for many runs inserted at once."""
 
 
 class QueuePosition(NamedTuple):
-    """Where a run stands: higher ranks first, then lower positions."""
+    """The position of a run in the queue: higher ranks first, then lower positions."""
 
     rank: int
     position: int
 
 
 def place_of(priority: int, *, created_ms: int, aging: timedelta | None) -> QueuePosition:
-    """Return the place of a run made in this millisecond: at the end of its priority, or where its age puts it.
+    """Return the position of a run created in this millisecond: at the end of its priority, or by its age.
 
-    Under `aging` each step of priority is worth that much time: all runs share one rank, and a run stands as if it
-    had been made `priority × aging` earlier. So a run is overtaken by a newer one of a priority that is `n` higher
-    only if that one was made less than `n × aging` after it, and never by one of its own priority or below.
+    Under `aging` all runs share one rank, and a run counts as created `priority × aging` earlier. A newer run whose
+    priority is `n` higher overtakes it only if it was created less than `n × aging` later, and a newer run of the same
+    or a lower priority never does.
     """
     if aging is None:
         return QueuePosition(priority, created_ms * POSITION_GAP)
@@ -187,14 +186,14 @@ def place_of(priority: int, *, created_ms: int, aging: timedelta | None) -> Queu
 
 
 STEP = 1 << 10
-"""The gap behind the last run and before the first. New runs come a whole millisecond, 2^20, further behind."""
+"""The gap after the last run and before the first. New runs follow at a whole millisecond, 2^20."""
 ROOM = 16
-"""The gap left between runs that were spread anew: less than that of runs made in bulk, so a window is soon found."""
+"""The minimum gap between respread runs: less than that of runs inserted in bulk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """New positions: of the runs just before the gap, in order, of those that are moved, and of those just after."""
+    """New positions of the runs before the gap, of the moved runs, and of the runs after it, in order."""
 
     before: tuple[int, ...]
     moved: tuple[int, ...]
@@ -202,9 +201,9 @@ class Spread:
 
 
 def between(low: int | None, high: int | None, count: int, *, least: int = 1, origin: int = 0) -> list[int] | None:
-    """Return `count` rising positions strictly between `low` and `high`; None where they would lie closer than `least`.
+    """Return `count` rising positions strictly between `low` and `high`; None if their gap were below `least`.
 
-    A bound that is None is open; where both are, positions begin at `origin`.
+    A bound of None is open; if both are, positions begin at `origin`.
 
     >>> between(0, 100, 3)
     [25, 50, 75]
@@ -223,18 +222,18 @@ def between(low: int | None, high: int | None, count: int, *, least: int = 1, or
 
 
 def spread(before: Sequence[int], after: Sequence[int], *, moved: int, window: int, origin: int = 0) -> Spread | None:
-    """Place `moved` runs into a gap, spreading up to `window` runs on each side of it anew; None: there is no room.
+    """Return positions for `moved` runs in a gap, respreading up to `window` runs on each side; None without room.
 
-    `before` and `after` are the positions around the gap, nearest first; where one holds no more than `window`, the
-    queue ends there and everything beyond is free.
+    `before` and `after` are the positions around the gap, nearest first; a side with at most `window` of them is the
+    end of the queue.
     """
     low = before[window] if len(before) > window else None
     high = after[window] if len(after) > window else None
     left, right = min(len(before), window), min(len(after), window)
-    found = between(low, high, left + moved + right, least=ROOM if window else 1, origin=origin)
-    if found is None:
+    places = between(low, high, left + moved + right, least=ROOM if window else 1, origin=origin)
+    if places is None:
         return None
-    return Spread(tuple(found[:left]), tuple(found[left : left + moved]), tuple(found[left + moved :]))
+    return Spread(tuple(places[:left]), tuple(places[left : left + moved]), tuple(places[left + moved :]))
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -242,18 +241,18 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PoolFilter:
-    """Which runs are taken: `only` those that draw on one of these pools (None: all), none that draws on `but`."""
+    """The runs that a worker accepts: `only` runs of these pools (None: all), no runs of the pools in `but`."""
 
     only: tuple[str, ...] | None = None
     but: tuple[str, ...] = ()
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left to others."""
+        """Whether all runs are accepted."""
         return self.only is None and not self.but
 
     def fits(self, draws: Sequence[Draw]) -> bool:
-        """Tell whether a run that draws so is taken.
+        """Return whether a run with these pools is accepted.
 
         >>> PoolFilter(only=("gpu",)).fits([Draw("gpu"), Draw("agents")]), PoolFilter(only=("gpu",)).fits([])
         (True, False)
@@ -268,7 +267,7 @@ EVERYTHING = PoolFilter()
 
 
 def takes_json(takes: PoolFilter) -> dict[str, Any]:
-    """Return what a worker takes as a document.
+    """Return a filter as JSON.
 
     >>> takes_json(PoolFilter(only=("gpu",)))
     {'only_pools': ['gpu'], 'except_pools': []}
@@ -278,7 +277,7 @@ def takes_json(takes: PoolFilter) -> dict[str, Any]:
 
 
 def read_takes(document: Mapping[str, Any] | None) -> PoolFilter:
-    """Return what a worker takes from its document; without one everything."""
+    """Return the filter of a JSON document; without one it accepts everything."""
     if document is None:
         return EVERYTHING
     only = document["only_pools"]
@@ -286,18 +285,18 @@ def read_takes(document: Mapping[str, Any] | None) -> PoolFilter:
 
 
 def say_takes(takes: PoolFilter) -> str:
-    """Return which runs a worker takes.
+    """Return a filter in words.
 
     >>> say_takes(EVERYTHING), say_takes(PoolFilter(only=("gpu", "big"), but=("web",)))
     ('all', 'only gpu, big; not web')
     """
-    told = [f"only {', '.join(takes.only)}"] if takes.only is not None else []
-    told += [f"not {', '.join(takes.but)}"] if takes.but else []
-    return "; ".join(told) or "all"
+    parts = [f"only {', '.join(takes.only)}"] if takes.only is not None else []
+    parts += [f"not {', '.join(takes.but)}"] if takes.but else []
+    return "; ".join(parts) or "all"
 
 
 def default_name(host: str) -> str:
-    """Return the name of a worker nobody named: that of its machine, of letters that a name may have.
+    """Return the default name of a worker: that of its machine, in allowed letters.
 
     >>> default_name("build-7.example.org"), default_name("böse maschine"), default_name("")
     ('build-7.example.org', 'b-se-maschine', 'worker')

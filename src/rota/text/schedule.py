@@ -7,7 +7,7 @@ from rota.model.clock import MILLISECOND, say_duration
 from rota.model.records import Job, Run
 from rota.model.spec import Mode, QuietPolicy, Schedule
 from rota.model.states import Reason, Trigger
-from rota.rules.schedule.blackouts import excluded_until, has_lulls, next_excluded, quiet_until, say_quiet
+from rota.rules.schedule.blackouts import excluded_until, has_blackouts, next_excluded, quiet_until, say_quiet
 from rota.rules.schedule.preview import NOTICED, UpcomingFire, coming_fires
 from rota.rules.schedule.timezone import zone
 from rota.text.ansi import plain
@@ -78,7 +78,7 @@ def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str
         return say_provisional(job, now=now)
     if job.paused_at is not None and job.schedules:
         return _paused(job, now)
-    if job.next_at is not None and has_lulls(schedule):
+    if job.next_at is not None and has_blackouts(schedule):
         return _next_running(job, now)
     if job.next_at is not None:
         at = full_time(job.next_at, schedule.timezone, now=now)

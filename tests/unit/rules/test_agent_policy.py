@@ -13,7 +13,7 @@ from rota.model.agents import Access, Capabilities
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits
 from rota.model.spec import AgentWork, JobSpec, Kind, Schedule, Spend, Work
 from rota.rules.agents import (
-    LOOKED_AT,
+    CHECKED_FIRES,
     Allowed,
     MakerFacts,
     PolicyRefusal,
@@ -39,7 +39,7 @@ def asking(schedule: Schedule = DAILY, **changes: Any) -> JobSpec:
 
 
 def judged(spec: JobSpec, maker: Author | None = None, *, policy: AgentPolicy = POLICY, **facts: Any) -> object:
-    fires = [fire.nominal for fire in next_fires(spec.schedule, NOON, LOOKED_AT, created_at=NOON)]
+    fires = [fire.nominal for fire in next_fires(spec.schedule, NOON, CHECKED_FIRES, created_at=NOON)]
     return judge(policy, MakerFacts(maker or Author(), **facts), spec, fires=fires, now=NOON)
 
 
@@ -113,7 +113,7 @@ def test_a_change_of_clocks_says_nothing_about_the_pace() -> None:
     # On 29 March 02:59 does not exist: that start comes at 03:00, one minute after 01:59.
     schedule = Schedule(cron=("59 1,2 * * *",), timezone="Europe/Paris")
     before = datetime(2026, 3, 28, tzinfo=UTC)
-    fires = [fire.nominal for fire in next_fires(schedule, before, LOOKED_AT, created_at=before)]
+    fires = [fire.nominal for fire in next_fires(schedule, before, CHECKED_FIRES, created_at=before)]
     gaps = {later - earlier for earlier, later in pairwise(fires)}
     assert timedelta(minutes=1) in gaps
     assert shortest_gap(fires, schedule.timezone) == timedelta(hours=1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rota.model.notifications import Channel, Event, Target
 from rota.model.states import Reason, Status
-from rota.rules.notifications import LONGEST_REST, PAUSES, event_of, late_at, pause_before, rest_after, telling
+from rota.rules.notifications import LONGEST_REST, PAUSES, decide_events, event_of, late_at, pause_before, rest_after
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -34,47 +34,49 @@ def test_a_status_is_an_event_once_it_is_final(status: Status, reason: Reason | 
 
 
 def test_the_first_failure_is_told_and_those_of_the_same_day_are_not() -> None:
-    first = telling(OPS, Event.FAILED, failing=None, now=NOW)
+    first = decide_events(OPS, Event.FAILED, failing=None, now=NOW)
     assert (first.events, first.failing) == ((Event.FAILED,), NOW)
-    again = telling(OPS, Event.FAILED, failing=NOW, now=NOW + 23 * HOUR)
+    again = decide_events(OPS, Event.FAILED, failing=NOW, now=NOW + 23 * HOUR)
     assert (again.events, again.failing) == ((), NOW)
 
 
 def test_a_day_later_the_failure_is_told_again() -> None:
-    found = telling(OPS, Event.FAILED, failing=NOW, now=NOW + 24 * HOUR)
+    found = decide_events(OPS, Event.FAILED, failing=NOW, now=NOW + 24 * HOUR)
     assert (found.events, found.failing) == ((Event.FAILED,), NOW + 24 * HOUR)
 
 
 def test_a_target_that_wants_every_failure_gets_it() -> None:
-    assert telling(replace(OPS, remind=None), Event.FAILED, failing=NOW, now=NOW).events == (Event.FAILED,)
+    assert decide_events(replace(OPS, remind=None), Event.FAILED, failing=NOW, now=NOW).events == (Event.FAILED,)
 
 
 def test_success_after_a_failure_is_a_recovery() -> None:
-    found = telling(OPS, Event.COMPLETED, failing=NOW, now=NOW + HOUR)
+    found = decide_events(OPS, Event.COMPLETED, failing=NOW, now=NOW + HOUR)
     assert (found.events, found.failing) == ((Event.RECOVERED,), None)
-    assert telling(ALL, Event.COMPLETED, failing=NOW, now=NOW).events == (Event.RECOVERED, Event.COMPLETED)
+    assert decide_events(ALL, Event.COMPLETED, failing=NOW, now=NOW).events == (Event.RECOVERED, Event.COMPLETED)
 
 
 def test_success_alone_is_told_only_to_who_asks_for_it() -> None:
-    assert telling(OPS, Event.COMPLETED, failing=None, now=NOW).events == ()
-    assert telling(ALL, Event.COMPLETED, failing=None, now=NOW).events == (Event.COMPLETED,)
+    assert decide_events(OPS, Event.COMPLETED, failing=None, now=NOW).events == ()
+    assert decide_events(ALL, Event.COMPLETED, failing=None, now=NOW).events == (Event.COMPLETED,)
 
 
 def test_a_recovery_is_told_also_where_failures_are_not() -> None:
     quiet = replace(OPS, on=(Event.RECOVERED,))
-    failed = telling(quiet, Event.FAILED, failing=None, now=NOW)
+    failed = decide_events(quiet, Event.FAILED, failing=None, now=NOW)
     assert (failed.events, failed.failing) == ((), NOW)
-    assert telling(quiet, Event.COMPLETED, failing=failed.failing, now=NOW).events == (Event.RECOVERED,)
+    assert decide_events(quiet, Event.COMPLETED, failing=failed.failing, now=NOW).events == (Event.RECOVERED,)
 
 
 def test_skips_and_cancellations_leave_a_failing_job_failing() -> None:
     for event in (Event.SKIPPED, Event.CANCELLED, Event.MISSED, Event.LATE):
-        assert telling(ALL, event, failing=NOW, now=NOW + HOUR).failing == NOW
-        assert telling(ALL, event, failing=None, now=NOW).events == (event,)
+        assert decide_events(ALL, event, failing=NOW, now=NOW + HOUR).failing == NOW
+        assert decide_events(ALL, event, failing=None, now=NOW).events == (event,)
 
 
 def test_a_missed_instant_is_a_skip_to_who_asks_for_skips_alone() -> None:
-    assert telling(replace(OPS, on=(Event.SKIPPED,)), Event.MISSED, failing=None, now=NOW).events == (Event.SKIPPED,)
+    assert decide_events(replace(OPS, on=(Event.SKIPPED,)), Event.MISSED, failing=None, now=NOW).events == (
+        Event.SKIPPED,
+    )
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def oracle(stored: Job, known: FireFacts, now: datetime) -> list[tuple[datetime,
     """The fate of each due instant: looked at one by one, nothing counted, nothing searched."""
     misfire = stored.spec.misfire
     due = due_by_brute_force(stored, now)
-    hushed = {at: Reason.EXCLUDED if excluded(stored, at) else Reason.QUIET_HOURS for at in due if lull(stored, at)}
+    hushed = {at: Reason.EXCLUDED if excluded(stored, at) else Reason.QUIET_HOURS for at in due if blackout(stored, at)}
     waiting = [at for at in due if hushed.get(at) is Reason.QUIET_HOURS]
     deferred = waiting[-1:] if waiting and stored.spec.schedule.quiet.policy is QuietPolicy.DEFER else []
     late = [at for at in due if at not in hushed and now - fires(stored, at) > misfire.grace]
@@ -164,7 +164,7 @@ def oracle(stored: Job, known: FireFacts, now: datetime) -> list[tuple[datetime,
     return fates
 
 
-def lull(stored: Job, at: datetime) -> bool:
+def blackout(stored: Job, at: datetime) -> bool:
     return excluded(stored, at) or quiet(stored, at)
 
 

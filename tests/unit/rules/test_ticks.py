@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.rules.liveness import KEPT, Ticks
+from rota.rules.liveness import STORED_TICKS, Ticks
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -51,9 +51,14 @@ def test_before_the_first_tick_nothing_was_unseen() -> None:
 
 def test_only_the_last_looks_are_kept() -> None:
     ticks = Ticks()
-    for second in range(KEPT * 2):
+    for second in range(STORED_TICKS * 2):
         ticks = ticks.looked(after(second), slots=4)
-    assert (len(ticks.looks), ticks.looks[0], ticks.last, ticks.slots) == (KEPT, after(KEPT), after(2 * KEPT - 1), 4)
+    assert (len(ticks.looks), ticks.looks[0], ticks.last, ticks.slots) == (
+        STORED_TICKS,
+        after(STORED_TICKS),
+        after(2 * STORED_TICKS - 1),
+        4,
+    )
 
 
 def test_looks_from_before_the_clock_was_set_back_are_forgotten() -> None:

@@ -11,7 +11,7 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_j
 from rota.model.amounts import counted
 from rota.model.serialize import iso_or_none
 from rota.model.spec import Kind
-from rota.rules.schedule.blackouts import has_lulls
+from rota.rules.schedule.blackouts import has_blackouts
 from rota.rules.schedule.cursor import first_cursor
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import fires_from
@@ -88,7 +88,7 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
 def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
     """Return the first fire of a new job."""
     cursor = first_cursor(spec, created_at=now)
-    if cursor.next_for is None or not has_lulls(spec.schedule):
+    if cursor.next_for is None or not has_blackouts(spec.schedule):
         return cursor.next_at
     fires = fires_from(spec.schedule, cursor.next_for, 1, created_at=now, name=spec.name)
     return fires[0].at if fires else None

@@ -12,7 +12,7 @@ from rota.model.amounts import counted
 from rota.model.errors import FileProblems, Problem
 from rota.model.serialize import iso_or_none
 from rota.rules.schedule.instants import explain_schedule
-from rota.rules.schedule.preview import COMPARED
+from rota.rules.schedule.preview import COMPARED_FIRES
 from rota.text.ansi import plain
 
 if TYPE_CHECKING:
@@ -182,11 +182,11 @@ def _warn_of_doubles(found: "Imported", *, file: str | None, system: bool) -> No
 
 def _tell_compared(found: "Imported") -> None:
     if not found.differences:
-        _say(f"checked: the next {COMPARED} fires of each job are the same instants as cron's")
+        _say(f"checked: the next {COMPARED_FIRES} fires of each job are the same instants as cron's")
         return
     same = found.compared - len(found.differences)
     jobs = counted(found.compared, "job")
-    _say(f"checked: the next {COMPARED} fires are the same instants as cron's for {same} of {jobs}")
+    _say(f"checked: the next {COMPARED_FIRES} fires are the same instants as cron's for {same} of {jobs}")
     _say_remarks("not the same:", found.differences)
 
 

@@ -9,7 +9,7 @@ from rota.model.notifications import Event, Target
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.model.states import Status, Trigger
-from rota.rules.notifications import event_of, late_at, telling
+from rota.rules.notifications import decide_events, event_of, late_at
 from rota.store.driver import Database
 from rota.store.tables import jobs, notifications, runs
 
@@ -76,7 +76,7 @@ def _tell(db: Database, job: Job, event: Event, *, run_id: str, handle: str, now
         target = told.target
         if runs and event not in target.on:
             continue
-        found = telling(target, event, failing=failing.get(target.name), now=now)
+        found = decide_events(target, event, failing=failing.get(target.name), now=now)
         if found.failing != failing.get(target.name):
             notifications.set_failing(db, job.id, target=target.name, told_at=found.failing)
         for one in found.events:

@@ -18,7 +18,8 @@ from rota.model.states import Trigger
 from rota.rules.admission import Refuse, Verdict, judge
 from rota.rules.liveness import REASON as CRASH_LOOP
 from rota.rules.liveness import WINDOW, crash_loop
-from rota.rules.pause import PausePlan, plan_pause_end, slot_key
+from rota.rules.pause import PausePlan, plan_pause_end
+from rota.rules.schedule.plan import slot_key
 from rota.store.driver import Database
 from rota.store.tables import activity, audit, jobs, processes, queue, run_queries
 from rota.store.tables.processes import CriticalSection, lock_section

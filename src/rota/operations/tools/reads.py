@@ -20,7 +20,7 @@ from rota.operations.runs import show_run
 from rota.operations.tools.arguments import ExplainJob, GetRun, ListJobs, PreviewSchedule, SearchJobs, schedule_of
 from rota.operations.tools.catalog import Answer
 from rota.operations.tools.context import ToolContext
-from rota.rules.agents import LOOKED_AT, shortest_gap
+from rota.rules.agents import CHECKED_FIRES, shortest_gap
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, coming_fires, next_fires
 from rota.rules.schedule.timezone import zone
@@ -166,7 +166,7 @@ def preview(ctx: ToolContext, wanted: PreviewSchedule) -> Answer:
     """Answer `preview_schedule`."""
     now, policy = ctx.now(), ctx.store.read(jobs.policy)
     schedule = schedule_of(wanted, default_zone=ctx.zone())
-    fires = next_fires(schedule, now, max(wanted.count, LOOKED_AT), created_at=now)
+    fires = next_fires(schedule, now, max(wanted.count, CHECKED_FIRES), created_at=now)
     gap = schedule.interval or shortest_gap([fire.nominal for fire in fires], schedule.timezone)
     return {
         **when_answer(schedule, fires[: wanted.count]),

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from calendar import isleap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,9 +24,9 @@ _WRITTEN = re.compile(r"(?:([a-z ,-]*[a-z])\s+)?(\d{1,2}):(\d\d)\s*-\s*(\d{1,2})
 
 @dataclass(frozen=True, slots=True)
 class QuietWindow:
-    """Times of day from `start` to before `end`, in minutes, on the days that it begins on; Monday is 0.
+    """Minutes of a day from `start` to before `end`, and the weekdays of its start; Monday is 0.
 
-    An end above 24 hours lies on the day after.
+    An end above 24 hours lies on the next day.
     """
 
     days: frozenset[int]
@@ -35,14 +36,14 @@ class QuietWindow:
 
 @dataclass(frozen=True, slots=True)
 class QuietRun:
-    """An unbroken run of windows: from `since` to before `until`."""
+    """Consecutive windows from `since` to before `until`."""
 
     since: datetime
     until: datetime
 
 
 def parse_window(text: str) -> QuietWindow:
-    """Return the window that a text names; refuse what is none, with an example.
+    """Return the window of a text, or raise InvalidWindow with an example.
 
     >>> parse_window("mon-fri 22:00-07:00").end // 60
     31
@@ -87,7 +88,7 @@ def _weekday(text: str, name: str) -> int:
 
 
 def write_window(window: QuietWindow) -> str:
-    """Return the one text for a window.
+    """Return the canonical text of a window.
 
     >>> write_window(parse_window("fri - sun  7:00 - 0:00"))
     'fri-sun 07:00-24:00'
@@ -102,7 +103,7 @@ def _clock(minutes: int) -> str:
 
 
 def _spans(days: Collection[int]) -> Iterator[str]:
-    """Yield the days as they are written, three or more in a row as a span."""
+    """Yield the names of days, three or more in a row as a span."""
     rest = sorted(days)
     while rest:
         length = next((step for step in range(1, len(rest)) if rest[step] != rest[0] + step), len(rest))
@@ -114,13 +115,13 @@ def _spans(days: Collection[int]) -> Iterator[str]:
 
 
 def canonical_windows(windows: Sequence[QuietWindow]) -> tuple[str, ...]:
-    """Return the texts of windows, each once, in the order of the week."""
+    """Return the distinct texts of windows, in order."""
     ordered = sorted(set(windows), key=lambda window: (window.start, window.end, sorted(window.days)))
     return tuple(write_window(window) for window in ordered)
 
 
 def say_quiet(quiet: QuietHours) -> str:
-    """Return quiet hours for reading.
+    """Return quiet hours in words.
 
     >>> say_quiet(QuietHours(("00:00-07:00",), "Europe/Madrid"))
     '00:00-07:00 (Europe/Madrid), policy dormant'
@@ -129,7 +130,7 @@ def say_quiet(quiet: QuietHours) -> str:
 
 
 def cover_the_week(windows: Sequence[QuietWindow]) -> bool:
-    """Tell whether windows together leave no minute of the week."""
+    """Return whether windows cover every minute of the week."""
     left = set(range(WEEK_MINUTES))
     for window in windows:
         for day in window.days:
@@ -139,7 +140,7 @@ def cover_the_week(windows: Sequence[QuietWindow]) -> bool:
 
 
 def quiet_until(quiet: QuietHours, at: datetime) -> datetime | None:
-    """Return when the quiet hours that hold `at` end, None outside of them. Windows that touch are one.
+    """Return the end of the quiet hours that hold `at`, None outside of them. Adjacent windows count as one.
 
     >>> night = QuietHours(("00:00-07:00",), "Europe/Madrid")
     >>> quiet_until(night, datetime.fromisoformat("2026-11-16T01:30:00Z")).isoformat()
@@ -151,9 +152,9 @@ def quiet_until(quiet: QuietHours, at: datetime) -> datetime | None:
 
 @lru_cache(maxsize=4096)
 def quiet_run(quiet: QuietHours, at: datetime) -> QuietRun | None:
-    """Return the unbroken run of windows that holds `at`, None outside of them.
+    """Return the consecutive windows that hold `at`, None outside of them.
 
-    It ends for certain, since a file whose windows leave no minute of the week is refused.
+    They end: a file whose windows cover the whole week is rejected.
     """
     since = until = at.astimezone(UTC)
     if not any(begin <= since < end for begin, end in _near(quiet, since)):
@@ -166,16 +167,16 @@ def quiet_run(quiet: QuietHours, at: datetime) -> QuietRun | None:
 
 
 def next_border(quiet: QuietHours, after: datetime) -> datetime:
-    """Return when quiet hours begin or end next, strictly after `after`."""
+    """Return the next start or end of quiet hours, strictly after `after`."""
     after = after.astimezone(UTC)
     return quiet_until(quiet, after) or next_quiet(quiet, after)
 
 
 def next_quiet(quiet: QuietHours, after: datetime) -> datetime:
-    """Return when quiet hours begin next, strictly after `after`, which lies outside of them."""
+    """Return the next start of quiet hours, strictly after `after`, which lies outside of them."""
     after = after.astimezone(UTC)
     day = _wall_date(after, quiet.timezone) - _DAY
-    while True:  # a window falls out only where clocks skip the whole of it
+    while True:  # clocks may skip a whole window
         begins = [begin for begin, _ in _on(quiet, day, day + _WEEK) if begin > after]
         if begins:
             return min(begins)
@@ -183,7 +184,7 @@ def next_quiet(quiet: QuietHours, after: datetime) -> datetime:
 
 
 def _near(quiet: QuietHours, at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the windows that may hold or touch `at`: one may reach over two midnights, and dates interleave."""
+    """Yield the windows that may hold or touch `at`: a window may reach over two midnights."""
     day = _wall_date(at, quiet.timezone)
     return _on(quiet, day - 2 * _DAY, day + _DAY)
 
@@ -195,17 +196,17 @@ def _on(quiet: QuietHours, first: date, last: date) -> Iterator[tuple[datetime, 
 
 @lru_cache(maxsize=4096)
 def _windows_of_day(texts: tuple[str, ...], tz: str, day: date) -> tuple[tuple[datetime, datetime], ...]:
-    """Return the windows that begin on a day, as instants; one that clocks skip altogether is none."""
+    """Return the windows that begin on a day, as instants, without those that clocks skip."""
     windows = [window for window in map(_parsed, texts) if day.weekday() in window.days]
-    found = [(_instant(day, window.start, tz), _instant(day, window.end, tz)) for window in windows]
-    return tuple((begin, end) for begin, end in found if begin < end)
+    spans = [(_instant(day, window.start, tz), _instant(day, window.end, tz)) for window in windows]
+    return tuple((begin, end) for begin, end in spans if begin < end)
 
 
 _parsed = lru_cache(maxsize=1024)(parse_window)
 
 
 def _instant(day: date, minutes: int, tz: str) -> datetime:
-    """Return when clocks show a time first; the end of the gap where they skip it, as fixed times of cron do."""
+    """Return when clocks first show a time of a day, or the end of the gap that skips it, as cron does."""
     wall = datetime.combine(day, time()) + timedelta(minutes=minutes)
     place = zone(tz)
     return next(iter(instants_of_wall(wall, place)), None) or end_of_gap(wall, place)
@@ -216,7 +217,7 @@ def _wall_date(at: datetime, tz: str) -> date:
 
 
 _LEAP_CYCLE = 8
-"""Within so many years the 29th of February comes again, also around 2100."""
+"""The maximum number of years between two 29ths of February, also around 2100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,26 +228,21 @@ class Calendar:
     yearly: frozenset[tuple[int, int]]
 
     def holds(self, day: date) -> bool:
-        """Tell whether a day is excluded."""
+        """Return whether a day is excluded."""
         place = bisect_left(self.dates, day)
         return (day.month, day.day) in self.yearly or (place < len(self.dates) and self.dates[place] == day)
 
     def next(self, after: date) -> date | None:
-        """Return the first excluded day after this one, None for none."""
+        """Return the first excluded day after this one, or None."""
         place = bisect_left(self.dates, after + _DAY)
-        found = [_next_of_year(month, day, after) for month, day in self.yearly]
-        return min([*found, *self.dates[place : place + 1]], default=None)
+        yearly = [_next_of_year(month, day, after) for month, day in self.yearly]
+        return min([*yearly, *self.dates[place : place + 1]], default=None)
 
 
 def _next_of_year(month: int, day: int, after: date) -> date:
     years = range(after.year, after.year + _LEAP_CYCLE + 1)
-    dates = (date(year, month, day) for year in years if _exists(year, month, day))
+    dates = (date(year, month, day) for year in years if (month, day) != (2, 29) or isleap(year))
     return next(found for found in dates if found > after)
-
-
-def _exists(year: int, month: int, day: int) -> bool:
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return leap or (month, day) != (2, 29)
 
 
 @lru_cache(maxsize=1024)
@@ -262,7 +258,7 @@ def read_calendar(excluded: tuple[str, ...]) -> Calendar:
 
 
 def excluded_until(schedule: Schedule, at: datetime) -> datetime | None:
-    """Return the first moment of the next day that is not excluded, None where the day of `at` is not excluded.
+    """Return the start of the next day that is not excluded, None if the day of `at` is not excluded.
 
     >>> holidays = Schedule(excluded=("12-25", "12-26"), timezone="Europe/Madrid")
     >>> excluded_until(holidays, datetime.fromisoformat("2026-12-25T09:00:00Z")).isoformat()
@@ -279,7 +275,7 @@ def excluded_until(schedule: Schedule, at: datetime) -> datetime | None:
 
 
 def next_excluded(schedule: Schedule, after: datetime) -> datetime | None:
-    """Return when the next excluded day begins, later than the day of `after`; None for never again."""
+    """Return the start of the next excluded day after the day of `after`, or None."""
     if not schedule.excluded:
         return None
     day = read_calendar(schedule.excluded).next(_day_of(after, schedule.timezone))
@@ -287,23 +283,21 @@ def next_excluded(schedule: Schedule, after: datetime) -> datetime | None:
 
 
 def _day_of(at: datetime, tz: str) -> date:
-    """Return the day that `at` belongs to: set back over midnight, clocks show the old date again, but days go on."""
+    """Return the day of `at`. Clocks set back over midnight show the old date again, but stay on the new day."""
     day = at.astimezone(zone(tz)).date()
     return day + _DAY if at >= _begins(day + _DAY, tz) else day
 
 
 @lru_cache(maxsize=4096)
 def _begins(day: date, tz: str) -> datetime:
-    """Return the first moment of a day, also where clocks skip its midnight."""
-    midnight, place = datetime.combine(day, time()), zone(tz)
-    return (next(iter(instants_of_wall(midnight, place)), None) or end_of_gap(midnight, place)).astimezone(UTC)
+    return _instant(day, 0, tz).astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Blackout:
-    """A stretch up to before `until` that all instants in it share; `reason` None: they run as ever.
+    """The effect on instants up to before `until`, None for ever; `reason` None: they run.
 
-    `until` None: for ever. `fires`: the end of the quiet hours that the instants wait for.
+    `fires`: the end of the quiet hours for which the instants wait.
     """
 
     reason: Reason | None
@@ -311,28 +305,28 @@ class Blackout:
     fires: datetime | None = None
 
 
-def has_lulls(schedule: Schedule) -> bool:
-    """Tell whether a schedule has instants that do not run when they come."""
+def has_blackouts(schedule: Schedule) -> bool:
+    """Return whether a schedule has blackouts that affect its instants."""
     return bool(schedule.excluded) or (schedule.quiet is not None and has_waits(schedule))
 
 
 def has_waits(schedule: Schedule) -> bool:
-    """Tell whether quiet hours act on the instants; `dormant` acts on the mode alone (R-18)."""
+    """Return whether quiet hours affect instants; `dormant` affects the mode alone."""
     return schedule.quiet is not None and schedule.quiet.policy is not QuietPolicy.DORMANT
 
 
 def waiting_run(schedule: Schedule, at: datetime) -> QuietRun | None:
-    """Return the quiet hours whose end an instant at `at` waits for, None if it fires when it comes."""
+    """Return the quiet hours that hold back an instant at `at`, or None."""
     return quiet_run(schedule.quiet, at) if schedule.quiet is not None and has_waits(schedule) else None
 
 
 def defers(schedule: Schedule) -> bool:
-    """Tell whether the last instant of quiet hours runs at their end."""
+    """Return whether the last instant of quiet hours runs at their end."""
     return schedule.quiet is not None and schedule.quiet.policy is QuietPolicy.DEFER
 
 
-def lull_at(schedule: Schedule, at: datetime) -> Blackout:
-    """Return what the calendar makes of an instant at `at`, and until when that is so. Exclusion goes first."""
+def blackout_at(schedule: Schedule, at: datetime) -> Blackout:
+    """Return the blackout of an instant at `at`, and its end. Exclusion goes first."""
     run = waiting_run(schedule, at)
     fires = None if run is None else run.until
     day = excluded_until(schedule, at)
@@ -341,9 +335,5 @@ def lull_at(schedule: Schedule, at: datetime) -> Blackout:
     coming = next_excluded(schedule, at)
     if run is not None:
         return Blackout(Reason.QUIET_HOURS, run.until if coming is None else min(run.until, coming), fires)
-    borders = [at for at in (coming, _next_quiet(schedule, at)) if at is not None]
-    return Blackout(None, min(borders, default=None))
-
-
-def _next_quiet(schedule: Schedule, at: datetime) -> datetime | None:
-    return next_quiet(schedule.quiet, at) if schedule.quiet is not None and has_waits(schedule) else None
+    quiet = next_quiet(schedule.quiet, at) if schedule.quiet is not None and has_waits(schedule) else None
+    return Blackout(None, min((border for border in (coming, quiet) if border is not None), default=None))

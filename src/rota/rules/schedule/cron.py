@@ -15,7 +15,7 @@ from rota.model.amounts import counted
 from rota.model.errors import CronCharacters, CronFields, CronNeverFires, CronRange, CronStep, InvalidCron
 from rota.rules.schedule.timezone import end_of_gap, instants_of_wall, zone
 
-LONGEST = 100
+MAX_LENGTH = 100
 ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -48,7 +48,7 @@ class _Field:
 
     @property
     def span(self) -> int:
-        """The largest step that ever reaches a second value."""
+        """The largest step with a second value."""
         return len(self.words) - 1 if self.words else self.high - self.low
 
 
@@ -63,7 +63,7 @@ FIELDS = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
 def normalise(text: str) -> str:
-    """Return `text` with aliases expanded, single spaces, upper-case names and plain numbers, or refuse it.
+    """Return `text` with aliases expanded, single spaces, upper-case names and plain numbers, or raise InvalidCron.
 
     >>> normalise("*/5  9-17 * * mon-fri")
     '*/5 9-17 * * MON-FRI'
@@ -80,9 +80,9 @@ def normalise(text: str) -> str:
 
 
 def _check_characters(text: str) -> None:
-    if len(text) > LONGEST:
+    if len(text) > MAX_LENGTH:
         raise CronCharacters(
-            f"the cron expression has {len(text)} characters, at most {LONGEST} are allowed",
+            f"the cron expression has {len(text)} characters, at most {MAX_LENGTH} are allowed",
             hint="write a list of shorter expressions: their instants are joined",
         )
     if _CHARACTERS.fullmatch(text):
@@ -212,30 +212,25 @@ def _wrong(error: type[InvalidCron], field: _Field, term: str, problem: str, *, 
     return error(f"cron {field.name} {term.lower()!r} {problem}", hint=hint or field.allowed)
 
 
-def _special_day(term: str) -> str | None:
-    return term if term in {"L", "LW"} else None
-
-
 def _special_weekday(term: str) -> str | None:
     if term.endswith("L") and len(term) > 1:
-        return f"{_weekday_number(term[:-1], term)}L"
+        return f"{_value(term[:-1], WEEKDAY, term)}L"
     name, sign, nth = term.partition("#")
     if not sign:
         return None
     if nth not in {"1", "2", "3", "4", "5"}:
         raise _wrong(CronRange, WEEKDAY, term, "has no number 1-5 after `#`")
-    return f"{_weekday_number(name, term)}#{nth}"
+    return f"{_value(name, WEEKDAY, term)}#{nth}"
 
 
-def _weekday_number(value: str, term: str) -> int:
-    return _value(value, WEEKDAY, term)
-
-
-_SPECIAL: dict[str, Callable[[str], str | None]] = {DAY.name: _special_day, WEEKDAY.name: _special_weekday}
+_SPECIAL: dict[str, Callable[[str], str | None]] = {
+    DAY.name: lambda term: term if term in {"L", "LW"} else None,
+    WEEKDAY.name: _special_weekday,
+}
 
 
 HORIZON_YEARS = 50
-REMEMBERED = 4096
+CACHED_GAPS = 4096
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
 _FIRST_YEAR, _LAST_YEAR = 3, 9997
@@ -244,7 +239,7 @@ _CALENDAR_CYCLE = (date(2000, 1, 1), date(2400, 1, 1))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fields:
-    """A read expression: `minutes` of a matching day from midnight on; `fixed` without `*` in minute and hour."""
+    """A parsed expression: `minutes` of a matching day; `fixed`: no `*` in minute and hour."""
 
     days: CronSim
     minutes: Sequence[int]
@@ -252,7 +247,7 @@ class _Fields:
 
 
 class _Gap(NamedTuple):
-    """Two moments with no instant between them: `found` is the first one after `after`, `day` the even day it is on."""
+    """Two moments without an instant between them: `found` is the first after `after`, `day` its even day."""
 
     after: datetime
     found: datetime
@@ -282,7 +277,7 @@ def _ever_fires(expression: str) -> bool:
     first, until = _CALENDAR_CYCLE
     try:
         return next(_days_from(_read(expression).days, first, until=until), None) is not None
-    except CronSimError:  # our own door has checked everything else, what is left are days that no month has
+    except CronSimError:  # everything else is checked before: what remains are days that no month has
         return False
 
 
@@ -296,7 +291,7 @@ def _read(expression: str) -> _Fields:
 
 
 def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetime | None:
-    """Return the first instant strictly after `after` of the union, in UTC; None if there is none for 50 years.
+    """Return the first instant of the expressions strictly after `after`, in UTC; None if there is none for 50 years.
 
     >>> cron_next(("30 2 * * *",), "Europe/Paris", datetime(2026, 3, 28, 12, tzinfo=UTC)).isoformat()
     '2026-03-29T01:00:00+00:00'
@@ -307,7 +302,7 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
     if known is None:
         return _look_further(expressions, tz, after)
     if known.after <= after < known.found:
-        return known.found  # many jobs share an expression, and there is nothing between the two
+        return known.found  # many jobs share an expression, and no instant lies between the two
     day = known.day
     if day is None or after < day.midnight or (later_that_day := day.first_after(after)) is None:
         return _look_further(expressions, tz, after)
@@ -316,19 +311,19 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
 
 
 def _look_further(expressions: tuple[str, ...], tz: str, after: datetime) -> datetime | None:
-    """Find the first instant after `after`, and remember it together with its day."""
+    """Return the first instant after `after`, and cache it with its day."""
     every = [_next(_read(expression), tz, after) for expression in expressions]
     found = every[0] if len(every) == 1 else min((at for at in every if at is not None), default=None)
     if found is not None:
         day = _even_day(_read(expressions[0]), tz, _wall_date(found, tz)) if len(every) == 1 else None
-        if len(_latest) >= REMEMBERED:
+        if len(_latest) >= CACHED_GAPS:
             _latest.clear()
         _latest[expressions, tz] = _Gap(after, found, day)
     return found
 
 
 def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> datetime | None:
-    """Return the last instant strictly before `before` of the union, in UTC; None if there is none for 50 years.
+    """Return the last instant of the expressions strictly before `before`, in UTC; None if there is none for 50 years.
 
     >>> cron_previous(("30 2 * * *",), "Europe/Paris", datetime(2026, 10, 25, 12, tzinfo=UTC)).isoformat()
     '2026-10-25T00:30:00+00:00'
@@ -339,7 +334,7 @@ def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> da
 
 
 def cron_count(expressions: tuple[str, ...], tz: str, *, first: datetime, last: datetime, at_most: int) -> int | None:
-    """Return how many instants lie from `first` to `last`, both included; None above `at_most`."""
+    """Return the number of instants from `first` to `last`, both included; None above `at_most`."""
     found: set[datetime] = set()
     readings = [_read(expression) for expression in expressions]
     for day in _dates(_wall_date(first, tz) - _DAY, until=_wall_date(last, tz) + _DAY):
@@ -355,8 +350,8 @@ def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
     if not _FIRST_YEAR <= after.year < _LAST_YEAR:
         return None
     today = _wall_date(after, tz)
-    later_today = _later_today(fields, tz, today, after=after)
-    if later_today is not None:
+    even = _even_day(fields, tz, today)  # on a day without a clock change nothing can come before its own instants
+    if even is not None and (later_today := even.first_after(after)) is not None:
         return later_today
     until = date(min(after.year + HORIZON_YEARS, _LAST_YEAR), 12, 31)
     found, found_on = None, until
@@ -369,14 +364,8 @@ def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
     return found
 
 
-def _later_today(fields: _Fields, tz: str, today: date, *, after: datetime) -> datetime | None:
-    """Return what is left of a day without a change of clocks: nothing can come before it. None: look further."""
-    day = _even_day(fields, tz, today)
-    return None if day is None else day.first_after(after)
-
-
 def _even_day(fields: _Fields, tz: str, day: date) -> "_EvenDay | None":
-    """Return a matching day without a change of clocks, None where it is not one."""
+    """Return a matching day without a clock change, or None."""
     midnight = _even_midnight(tz, day)
     return None if midnight is None or not _matches_on(fields, day) else _EvenDay(midnight, fields.minutes)
 
@@ -401,7 +390,7 @@ def _previous(fields: _Fields, tz: str, before: datetime) -> datetime | None:
 
 
 def _neighbour(day: date, tz: str, step: timedelta) -> date:
-    """Return `day`, or the date beside it where clocks change: set back over midnight, two dates interleave."""
+    """Return `day`, or its neighbour if clocks change: clocks set back over midnight interleave two dates."""
     return day + step if _even_midnight(tz, day) is None else day
 
 
@@ -414,12 +403,12 @@ def _matches(days: CronSim, day: date) -> bool:
 
 
 def _days_from(days: CronSim, first: date, *, until: date) -> Iterator[date]:
-    """Yield the matching dates from `first` to `until`, both included, in whichever direction that is."""
+    """Yield the matching dates from `first` to `until`, both included, in either direction."""
     return (day for day in _dates(first, until=until, months=days.months) if days.match_day(day))
 
 
 def _dates(first: date, *, until: date, months: Collection[int] = range(1, 13)) -> Iterator[date]:
-    """Yield the dates of `months` from `first` to `until`, leaping over the other months."""
+    """Yield the dates of `months` from `first` to `until`, without the other months."""
     back = until < first
     step = -_DAY if back else _DAY
     day = first
@@ -433,7 +422,7 @@ def _dates(first: date, *, until: date, months: Collection[int] = range(1, 13)) 
 
 @dataclass(frozen=True, slots=True)
 class _EvenDay:
-    """The instants of a day without a change of clocks, made as they are asked for."""
+    """The instants of a day without a clock change, computed on demand."""
 
     midnight: datetime
     minutes: Sequence[int]
@@ -453,7 +442,7 @@ class _EvenDay:
 
 @dataclass(frozen=True, slots=True)
 class _UnevenDay:
-    """The instants of a day on which clocks change."""
+    """The instants of a day with a clock change."""
 
     instants: Sequence[datetime]
 
@@ -476,7 +465,7 @@ def _instants_of_day(fields: _Fields, tz: str, day: date) -> _EvenDay | _UnevenD
 
 @lru_cache(maxsize=4096)
 def _even_midnight(tz: str, day: date) -> datetime | None:
-    """Return the instant at which `day` begins, None when clocks change on it or at one of its ends."""
+    """Return the start of `day`, None if clocks change on it or at one of its ends."""
     place = zone(tz)
     ends = [
         datetime.combine(midnight, time(fold=fold), tzinfo=place) for midnight in (day, day + _DAY) for fold in (0, 1)
@@ -486,7 +475,7 @@ def _even_midnight(tz: str, day: date) -> datetime | None:
 
 @lru_cache(maxsize=1024)
 def _uneven_day(fields: _Fields, tz: str, day: date) -> _UnevenDay:
-    """Return the instants of a day on which clocks change, as Debian's cron has them.
+    """Return the instants of a day with a clock change, as Debian's cron does.
 
     Fixed times fire once: after the gap, and the first time in a fold. The others fire whenever a clock shows them.
     """
@@ -503,7 +492,7 @@ def _uneven_day(fields: _Fields, tz: str, day: date) -> _UnevenDay:
 
 @lru_cache(2_000)
 def explain_cron(expressions: tuple[str, ...]) -> str:
-    """Return what the expressions mean, in plain English.
+    """Return cron expressions in words.
 
     >>> explain_cron(("30 2 * * *",))
     'at 02:30 every day'

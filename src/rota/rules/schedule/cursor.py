@@ -1,4 +1,4 @@
-"""The cursor of a job: its first, next and following instant for each kind of trigger."""
+"""The cursor of a job after creation, chain, edit and change of mode."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ NOWHERE = Cursor(None, None)
 
 
 def first_cursor(spec: JobSpec, *, created_at: datetime, mode: Mode = Mode.ACTIVE) -> Cursor:
-    """Return the cursor of a job that was just created (R-06: `first_run` applies here and only here)."""
+    """Return the cursor of a job that was just created ; `first_run` applies only here."""
     schedule, interval = spec.schedule, spec.schedule.every(mode)
     if not spec.enabled or schedule.manual or schedule.reboot:
         return NOWHERE
@@ -41,11 +41,10 @@ def first_cursor(spec: JobSpec, *, created_at: datetime, mode: Mode = Mode.ACTIV
 def cursor_after_chain(
     job: Job, *, scheduled_for: datetime, first_started_at: datetime | None, finished_at: datetime
 ) -> Cursor:
-    """Return the cursor once a scheduled run and its retries are final.
+    """Return the cursor after a scheduled run and its retries are final.
 
-    Completion and start anchors move on (R-06). A run_once job that is not used up, since its chain was skipped, goes
-    on with the instant after the skipped one, so that every instant has its row (R-07). The cursor of the others has
-    moved when they fired.
+    Completion and start anchors move on. A run_once job whose chain was skipped continues with the next instant, so
+    that every instant has its row. Other cursors moved at the fire.
     """
     schedule = job.spec.schedule
     if not job.schedules:
@@ -68,10 +67,10 @@ def cursor_after_edit(
     accounted_to: datetime | None = None,
     mode: Mode = Mode.ACTIVE,
 ) -> Cursor:
-    """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a scheduled chain is not final.
+    """Return the cursor of a stored job that gets `spec`; `active` while a scheduled chain is not final.
 
-    A job that was used up stays so until its schedule changes. After a step back the instants up to `accounted_to`
-    have their rows already (R-05).
+    A used-up job stays so until its schedule changes. After a clock step back the instants up to `accounted_to` have
+    their rows already.
     """
     schedule, interval = spec.schedule, spec.schedule.every(mode)
     changed = schedule != job.spec.schedule
@@ -80,7 +79,7 @@ def cursor_after_edit(
     if job.schedules and not changed:
         return Cursor(job.next_for, job.next_at)
     if schedule.run_once and active and not changed:
-        return NOWHERE  # this very chain may be the once: its end decides (R-07)
+        return NOWHERE  # this chain may be the one run: its end decides
     if not schedule.follows_runs:
         nominal = next_instant(schedule, after=max(now, accounted_to or now), created_at=job.created_at)
     elif active:
@@ -91,10 +90,9 @@ def cursor_after_edit(
 
 
 def cursor_in_mode(job: Job, mode: Mode, *, now: datetime) -> Cursor:
-    """Return the cursor of a job that enters another mode: as if its interval had always been this one (R-18).
+    """Return the cursor of a job that enters another mode, as if its interval had always been this one.
 
-    An instant that has come stays, and so does the first one of a job that has not run; one that would lie in the past
-    comes now.
+    A due instant stays, and so does the first one of a job that has not run. An instant in the past is due now.
     """
     due = job.next_for is not None and job.next_for <= now
     planned = replace(job, mode=mode)
@@ -106,7 +104,7 @@ def cursor_in_mode(job: Job, mode: Mode, *, now: datetime) -> Cursor:
 
 
 def cursor_of(job: Job, nominal: datetime | None) -> Cursor:
-    """Return the cursor of a stored job that stands at `nominal`."""
+    """Return the cursor of a stored job at `nominal`."""
     if nominal is not None and job.spec.schedule.fires_on_time:
         return Cursor(nominal, nominal)
     return cursor_at(job.spec.schedule, nominal, name=job.name, created_at=job.created_at, interval=job.interval)
@@ -120,7 +118,7 @@ def cursor_at(
     created_at: datetime,
     interval: timedelta | None = None,
 ) -> Cursor:
-    """Return the cursor that stands at `nominal`; `interval` where it depends on the mode."""
+    """Return the cursor at `nominal`; `interval` if it depends on the mode."""
     if nominal is None:
         return NOWHERE
     return Cursor(nominal, fires_at(schedule, nominal, name=name, created_at=created_at, interval=interval))
@@ -154,9 +152,9 @@ def _interval_after_edit(job: Job, schedule: Schedule, *, now: datetime, interva
 
 
 def _first_anchor(job: Job, schedule: Schedule) -> datetime | None:
-    """Return the moment from which the first run of a job that waits an interval counts; None where it does not.
+    """Return the start of the wait for the first run, None if the job does not wait.
 
-    An edit or a change of mode must not begin the wait again: repeated often enough, the job would never run.
+    An edit or a change of mode must not restart the wait: repeated often enough, the job would never run.
     """
     if schedule.first_run is not FirstRun.AFTER_INTERVAL or not job.spec.schedule.follows_runs:
         return None
@@ -165,11 +163,11 @@ def _first_anchor(job: Job, schedule: Schedule) -> datetime | None:
     return max(job.next_for - job.interval, job.created_at)
 
 
-MOST_JITTER = 50
+MAX_JITTER_PERCENT = 50
 
 
 def parse_interval(text: str, /) -> timedelta:
-    """Return the interval that a text names: one positive whole number and one of the units s, m, h and d.
+    """Return the interval of a text: one positive whole number and one of the units s, m, h and d.
 
     >>> parse_interval("5m")
     datetime.timedelta(seconds=300)
@@ -187,11 +185,11 @@ def next_trigger(
 ) -> datetime:
     """Return when an interval is due: at once the first time, else an interval after its last completion.
 
-    Never before now; `jitter` is at most so many percent of the interval, chosen by hash of the instant.
+    Never before now; `jitter` is the maximum percentage of the interval, chosen by hash of the instant.
     """
-    if not 0 <= jitter <= MOST_JITTER:
+    if not 0 <= jitter <= MAX_JITTER_PERCENT:
         hint = "write percent of the interval, such as 10"
-        raise InvalidValue(f"a jitter of {jitter} % is not between 0 and {MOST_JITTER}", hint=hint)
+        raise InvalidValue(f"a jitter of {jitter} % is not between 0 and {MAX_JITTER_PERCENT}", hint=hint)
     every = interval if isinstance(interval, timedelta) else parse_interval(interval)
     if last_completed is None:
         return now
@@ -200,12 +198,12 @@ def next_trigger(
 
 
 def is_due(next_run_at: datetime, now: datetime) -> bool:
-    """Tell whether an instant has come."""
+    """Return whether an instant is due."""
     return aware(next_run_at) <= now
 
 
 def aware(at: datetime) -> datetime:
-    """Return an instant that has a zone; one without is refused."""
+    """Return an instant with a time zone; raise InvalidInstant for one without."""
     if at.tzinfo is None:
         hint = "give it one: datetime.now(UTC), or .replace(tzinfo=UTC)"
         raise InvalidInstant(f"{at.isoformat()} has no time zone", hint=hint)

@@ -33,7 +33,7 @@ def grid_previous(origin: datetime, interval: timedelta, before: datetime) -> da
 
 
 def grid_count(origin: datetime, interval: timedelta, *, first: datetime, last: datetime) -> int:
-    """Return how many instants of the grid lie from `first` to `last`, both included."""
+    """Return the number of instants of the grid from `first` to `last`, both included."""
     first = max(first, origin)
     if last < first:
         return 0
@@ -41,7 +41,7 @@ def grid_count(origin: datetime, interval: timedelta, *, first: datetime, last: 
 
 
 def explain_interval(schedule: Schedule) -> str:
-    """Return how an interval reads, with what it counts from (R-06).
+    """Return an interval in words, with its anchor.
 
     >>> explain_interval(Schedule(interval=timedelta(minutes=30)))
     'every 30 min after it finishes'
@@ -66,29 +66,29 @@ def _say(interval: timedelta | None) -> str:
     return "never" if interval is None else say_duration(interval)
 
 
-NONE = timedelta(0)
+NO_DELAY = timedelta(0)
 
 
 def delay(jitter: Jitter | None, *, name: str, instant: datetime, gap: timedelta | None) -> timedelta:
-    """Return how much later than nominal `instant` fires: whole milliseconds, never as much as the gap to the next.
+    """Return the jitter of `instant`: whole milliseconds, less than the gap to the next instant.
 
     >>> from datetime import UTC
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
-    >>> NONE <= delay(Jitter(percent=50), name="a", instant=at, gap=timedelta(hours=1)) < timedelta(minutes=30)
+    >>> NO_DELAY <= delay(Jitter(percent=50), name="a", instant=at, gap=timedelta(hours=1)) < timedelta(minutes=30)
     True
     """
     room = _room(jitter, gap) // MILLISECOND
     if room <= 0:
-        return NONE
+        return NO_DELAY
     digest = hashlib.sha256(f"{name}\0{to_ms(instant)}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % room * MILLISECOND
 
 
 def _room(jitter: Jitter | None, gap: timedelta | None) -> timedelta:
     if jitter is None:
-        return NONE
-    if gap is None:  # the only instant there is: nothing to run into, and nothing to take a percentage of
-        return jitter.up_to or NONE
+        return NO_DELAY
+    if gap is None:  # the only instant: there is no gap to bound the jitter
+        return jitter.up_to or NO_DELAY
     wanted = jitter.up_to if jitter.up_to is not None else gap * ((jitter.percent or 0) / 100)
     return min(wanted, gap)
 
@@ -98,7 +98,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -> datetime | None:
-    """Return the first instant strictly after `after` within the bounds; None when there is none."""
+    """Return the first instant strictly after `after` within the bounds, or None."""
     if schedule.start_at is not None:
         after = max(after, schedule.start_at - _INSTANT)
     found = _unbounded_next(schedule, after, created_at=created_at)
@@ -106,7 +106,7 @@ def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -
 
 
 def previous_instant(schedule: Schedule, *, before: datetime, created_at: datetime) -> datetime | None:
-    """Return the last instant strictly before `before` within the bounds; None when there is none."""
+    """Return the last instant strictly before `before` within the bounds, or None."""
     if schedule.end_at is not None:
         before = min(before, schedule.end_at)
     found = _unbounded_previous(schedule, before, created_at=created_at)
@@ -115,17 +115,17 @@ def previous_instant(schedule: Schedule, *, before: datetime, created_at: dateti
 
 
 def first_instant(schedule: Schedule, *, since: datetime, created_at: datetime) -> datetime | None:
-    """Return the first instant at or after `since` within the bounds; None when there is none."""
+    """Return the first instant at or after `since` within the bounds, or None."""
     return next_instant(schedule, after=since - _INSTANT, created_at=created_at)
 
 
 def last_instant(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
-    """Return the last instant at or before `until` within the bounds; None when there is none."""
+    """Return the last instant at or before `until` within the bounds, or None."""
     return previous_instant(schedule, before=until + _INSTANT, created_at=created_at)
 
 
 def last_come(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
-    """Return the last instant at or before `until` that does not wait for quiet hours to end after it (R-17)."""
+    """Return the last instant at or before `until` that does not wait for quiet hours beyond `until`."""
     found = last_instant(schedule, until=until, created_at=created_at)
     quiet = None if found is None else waiting_run(schedule, found)
     if quiet is None or quiet.until <= until:
@@ -136,7 +136,7 @@ def last_come(schedule: Schedule, *, until: datetime, created_at: datetime) -> d
 def count_instants(
     schedule: Schedule, *, first: datetime, last: datetime, created_at: datetime, at_most: int = COUNTED
 ) -> int | None:
-    """Return how many instants lie from `first` to `last`, both included; None above `at_most`."""
+    """Return the number of instants from `first` to `last`, both included; None above `at_most`."""
     if schedule.start_at is not None:
         first = max(first, schedule.start_at)
     if schedule.end_at is not None:
@@ -176,7 +176,7 @@ def instants_between(
 def fires_at(
     schedule: Schedule, instant: datetime, *, name: str, created_at: datetime, interval: timedelta | None = None
 ) -> datetime:
-    """Return when `instant` fires: at the end of the quiet hours it lies in, else itself plus its jitter.
+    """Return when `instant` fires: at the end of its quiet hours, else with its jitter.
 
     Jitter ends before the next instant; `interval` is that of a job whose interval has modes.
     """
@@ -233,7 +233,7 @@ def _origin(schedule: Schedule, created_at: datetime) -> datetime:
 
 
 def explain_schedule(schedule: Schedule) -> str:
-    """Return what the schedule means, in plain English, with zone, bounds and jitter.
+    """Return a schedule in words, with zone, bounds and jitter.
 
     >>> explain_schedule(Schedule(cron=("30 2 * * *",), timezone="Europe/Madrid", jitter=Jitter(percent=10)))
     'at 02:30 every day (Europe/Madrid), up to 10 % of the gap later'

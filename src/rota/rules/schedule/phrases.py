@@ -1,4 +1,4 @@
-"""When, as people say it: `weekdays at 9:30`, `every 15 minutes`, `30 2 * * *`; read as the keys of a job."""
+"""Schedules in words, such as `weekdays at 9:30` or `every 15 minutes`, read as the keys of a job."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from rota.rules.schedule.timezone import localize, zone
 
 When = dict[str, str | list[str]]
 EXAMPLES = "write `30 2 * * *`, `every 15m`, `weekdays at 9:30`, `fridays at 18:00` or `2026-12-24 08:30`"
-LONGEST = 200
+MAX_LENGTH = 200
 BY_HAND = frozenset({"", "by hand", "manual", "never", "none"})
 ALIASES = {"hourly": "@hourly", "weekly": "@weekly", "yearly": "@yearly", "annually": "@yearly"}
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -32,7 +32,7 @@ _SETS = {"weekday": range(5), "workday": range(5), "weekend": range(5, 7)}
 
 
 def read_schedule_text(text: str, *, tz: str, now: datetime) -> When:
-    """Return the keys that say when: `cron`, `interval` or `at`; none of them for a job that is started by hand.
+    """Return the key of a schedule: `cron`, `interval` or `at`; none for a job that is started by hand.
 
     >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
     >>> read_schedule_text("weekdays at 9:30 and 17:30", tz="UTC", now=now)
@@ -40,23 +40,23 @@ def read_schedule_text(text: str, *, tz: str, now: datetime) -> When:
     >>> read_schedule_text("every 15 minutes", tz="UTC", now=now)
     {'interval': '15m'}
     """
-    given = " ".join(text.split())
-    words = given.lower().rstrip(".")
+    written = " ".join(text.split())
+    words = written.lower().rstrip(".")
     if words in BY_HAND:
         return {}
-    if len(given) > LONGEST:
-        raise InvalidValue(f"a schedule of {len(given)} characters is too long", hint=EXAMPLES)
+    if len(written) > MAX_LENGTH:
+        raise InvalidValue(f"a schedule of {len(written)} characters is too long", hint=EXAMPLES)
     if _CRON.fullmatch(words):
-        return {"cron": given}
+        return {"cron": written}
     if words in ALIASES:
         return {"cron": ALIASES[words]}
     if _DATE.fullmatch(words):
-        return {"at": given}
-    return _length(words, now=now, tz=tz) or _once(words, tz=tz, now=now) or _calendar(given, words)
+        return {"at": written}
+    return _length(words, now=now, tz=tz) or _once(words, tz=tz, now=now) or _calendar(written, words)
 
 
 def _length(words: str, *, tz: str, now: datetime) -> When | None:
-    """Return what a duration means: `every 15 min` again and again, `in 2 hours` once."""
+    """Return the key of a duration: `every 15 min` repeats, `in 2 hours` runs once."""
     word, _, rest = words.partition(" ")
     later, written = word == "in", rest if word in ("every", "each", "in") else words
     found = _LENGTH.fullmatch(written)
@@ -90,7 +90,7 @@ def _written(local: datetime) -> str:
 
 @dataclass(slots=True)
 class _Said:
-    """What the words of a text name."""
+    """The parts of a text; `named`: it says more than times."""
 
     times: list[tuple[int, int]] = field(default_factory=list)
     weekdays: set[int] = field(default_factory=set)
@@ -98,21 +98,19 @@ class _Said:
     nth: int | None = None
     monthly: bool = False
     named: bool = False
-    """Whether anything but a time was said."""
 
 
-def _calendar(given: str, words: str) -> When:
-    """Return the cron expressions of days and times of day."""
+def _calendar(written: str, words: str) -> When:
     said = _Said()
     parts = re.split(r"[ ,]+", words.replace(" to ", "-").replace(" through ", "-").replace(" - ", "-"))
     days, times = _split_times(parts)
     for part in filter(None, days):
         if not _take(part, said):
-            raise _unclear(given, f"has {part[:40]!r}, which is no day")
+            raise _unclear(written, f"has {part[:40]!r}, which is no day")
     said.times = list(_times(times)) or [(0, 0)]
     if not said.named:
-        raise _unclear(given, "does not say on which days")
-    dates, weekdays = _dates(given, said)
+        raise _unclear(written, "does not say on which days")
+    dates, weekdays = _dates(written, said)
     by_minute: dict[int, list[int]] = {}
     for hour, minute in sorted(set(said.times)):
         by_minute.setdefault(minute, []).append(hour)
@@ -123,7 +121,7 @@ def _calendar(given: str, words: str) -> When:
 
 
 def _split_times(parts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words about days, and those about times of day: what follows `at`, or looks like nothing else."""
+    """Return the words about days, and those about times of day: words after `at`, or words that look like a time."""
     days, times, inside = list[str](), list[str](), False
     for part in parts:
         if part == "at":
@@ -140,7 +138,7 @@ def _split_times(parts: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _take(part: str, said: _Said) -> bool:
-    """Note what a word names; tell whether it names anything."""
+    """Note the meaning of a word; return whether it has one."""
     if part in _MONTHS:
         said.monthly = said.named = True
         return True
@@ -175,25 +173,25 @@ def _span(first: str, last: str) -> Sequence[int]:
     return [day % 7 for day in range(since[0], since[0] + (until[0] - since[0]) % 7 + 1)]
 
 
-def _dates(given: str, said: _Said) -> tuple[str, str]:
+def _dates(written: str, said: _Said) -> tuple[str, str]:
     """Return the fields for the day of the month and the weekday."""
     if said.nth is not None:
-        return _nth(given, said)
+        return _nth(written, said)
     if said.dates and said.weekdays:
-        raise _unclear(given, "names dates and weekdays")
+        raise _unclear(written, "names dates and weekdays")
     if said.dates:
         return ",".join(sorted(said.dates, key=int)), "*"
     return ("1", "*") if said.monthly and not said.weekdays else ("*", _weekdays(sorted(said.weekdays)))
 
 
-def _nth(given: str, said: _Said) -> tuple[str, str]:
+def _nth(written: str, said: _Said) -> tuple[str, str]:
     """Return the fields of `the last day of the month` and `the first monday`."""
     if said.dates or len(said.weekdays) > 1:
-        raise _unclear(given, "names more than one day of the month")
+        raise _unclear(written, "names more than one day of the month")
     if not said.weekdays:
         if said.nth in (1, -1):
             return ("1" if said.nth == 1 else "L"), "*"
-        raise _unclear(given, "does not say which day")
+        raise _unclear(written, "does not say which day")
     (day,) = said.weekdays
     return "*", f"{(day + 1) % 7}L" if said.nth == -1 else f"{DAYS[day]}#{said.nth}"
 
@@ -207,7 +205,7 @@ def _weekdays(days: Sequence[int]) -> str:
 
 
 def _times(parts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the times of day that words name; `am` or `pm` may stand alone behind one."""
+    """Yield the times of day; `am` or `pm` may be a word of its own."""
     for part, following in zip_longest(parts, parts[1:], fillvalue=""):
         if part in ("am", "pm", "and", ""):
             continue
@@ -230,6 +228,6 @@ def _unclear(text: str, why: str) -> InvalidValue:
 
 
 def write_schedule_text(keys: When) -> str:
-    """Return the text that reads as these keys; a list of cron expressions has none."""
+    """Return the text of these keys; empty for a list of cron expressions."""
     found = next((keys[key] for key in ("cron", "interval", "at") if key in keys), "")
     return found if isinstance(found, str) else ""

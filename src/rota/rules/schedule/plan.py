@@ -1,4 +1,4 @@
-"""Planning of a fire: which instants are due, late, missed or overlapping, and what becomes of each."""
+"""Planning of a fire: due, late, missed and overlapping instants, and the row of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ from rota.model.spec import MisfirePolicy
 from rota.model.states import Reason, Status
 from rota.rules.admission import ActiveRun, After, Allow, Refuse, Replace, judge
 from rota.rules.schedule import instants
-from rota.rules.schedule.blackouts import Blackout, defers, has_lulls, lull_at
+from rota.rules.schedule.blackouts import Blackout, blackout_at, defers, has_blackouts
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSpan:
-    """An execution of the job; `end` None while it goes on, `handle` names its run where that is known."""
+    """An execution of the job; `end` None while it runs, `handle` names its run if known."""
 
     start: datetime
     end: datetime | None
     handle: str | None = None
 
     def holds(self, instant: datetime) -> bool:
-        """Return whether the execution was under way at `instant`."""
+        """Return whether the execution ran at `instant`."""
         return self.start <= instant and (self.end is None or instant < self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class FireFacts:
-    """What is known of the job's runs: the unfinished, oldest first, and the executions since `next_for`.
+    """The job's unfinished runs, oldest first, and its executions since `next_for`.
 
-    `executed` leaves out the executions that ended process_restarted or worker_lost (R-10). `unseen`: how long nobody
-    looked between two ticks; what fell into that time is not late.
+    `executed` excludes the executions that ended process_restarted or worker_lost. `unseen`: the time between two
+    ticks; instants in it are not late.
     """
 
     active: tuple[ActiveRun, ...] = ()
@@ -42,10 +42,9 @@ class FireFacts:
 
 @dataclass(slots=True)
 class PlannedRun:
-    """An instant that runs. `made_up`: by misfire once or all; `after_previous`: waits for the run planned before it.
+    """An instant that runs. `made_up`: by misfire once or all; `after_previous`: waits for the previous planned run.
 
-    A verdict that names a run of the same plan does so by `planned_id(slot_key)`. `quiet_until`: the end of the quiet
-    hours that it waited for (R-17).
+    A verdict names a run of the same plan by `planned_id(slot_key)`. `quiet_until`: the end of its quiet hours.
     """
 
     scheduled_for: datetime
@@ -60,10 +59,10 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSkip:
-    """An instant, or an unbroken stretch of instants up to `covers_to`, that does not run for one reason.
+    """An instant, or consecutive instants up to `covers_to`, that do not run for one reason.
 
     `count` is None above 10,000; `blocking` names the run in the way; `late_by` is that of the first instant;
-    `quiet_until` the end of the quiet hours that hold them all.
+    `quiet_until` the end of their quiet hours.
     """
 
     reason: Reason
@@ -79,7 +78,7 @@ class PlannedSkip:
 
 @dataclass(slots=True)
 class FirePlan:
-    """The rows to write, in the order of their instants, and where the cursor goes in the same transaction."""
+    """The rows to insert, in the order of their instants, and the next cursor."""
 
     steps: tuple[PlannedRun | PlannedSkip, ...]
     next_for: datetime | None
@@ -87,18 +86,18 @@ class FirePlan:
 
 
 def past_when_created(job: Job) -> bool:
-    """Tell whether the one instant of an `at` job was past when this state first stored the job (R-10)."""
+    """Return whether the instant of an `at` job was past when the job was first stored; it is not made up then."""
     at = job.spec.schedule.at
     return at is not None and at < job.created_at
 
 
 def planned_id(slot_key: str) -> str:
-    """Return how a verdict names a run of its own plan, which has no id yet."""
+    """Return the placeholder of a planned run that has no id yet."""
     return f"planned:{slot_key}"
 
 
 def verdict_among(step: PlannedRun, ids: Mapping[str, str]) -> Allow | After | Replace:
-    """Return the verdict with the identifiers that runs of the same plan got, by `planned_id`, in their order."""
+    """Return the verdict with the ids of inserted runs of the same plan, given by `planned_id` in their order."""
     if step.after_previous and ids:
         return After(list(ids.values())[-1])
     if isinstance(step.verdict, After):
@@ -109,12 +108,35 @@ def verdict_among(step: PlannedRun, ids: Mapping[str, str]) -> Allow | After | R
 
 
 def planned_handle(instant: datetime) -> str:
-    """Return how a plan names the run of an instant, which has no number yet."""
+    """Return the name of a planned run that has no number yet."""
     return f"the run of {iso(instant)}"
 
 
+def slot_key(job: Job, instant: datetime) -> str:
+    """Return the key that is unique among the fires of a job."""
+    return f"#{job.fire_number + 1}" if job.spec.schedule.follows_runs else str(to_ms(instant))
+
+
+def plan_skip(
+    job: Job,
+    reason: Reason,
+    first: datetime,
+    last: datetime,
+    *,
+    late_by: timedelta,
+    blocking: str | None = None,
+    unseen: timedelta = timedelta(),
+    quiet_until: datetime | None = None,
+) -> PlannedSkip:
+    """Return the one row of the instants from `first` to `last`, counted."""
+    single, schedule = first == last, job.spec.schedule
+    count = 1 if single else instants.count_instants(schedule, first=first, last=last, created_at=job.created_at)
+    key, covers_to = slot_key(job, first), None if single else last
+    return PlannedSkip(reason, first, covers_to, count, key, late_by, blocking, unseen, quiet_until)
+
+
 def plan_fast_path(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan | None:
-    """Return the plan of a fire where there is nothing to think about, None where there is: then plan it in full."""
+    """Return the plan of one punctual instant without obstacles, None for any other fire."""
     instant, fires, spec = job.next_for, job.next_at, job.spec
     schedule = spec.schedule
     if instant is None or fires is None or fires > now or schedule.run_once or job.backing_off_until is not None:
@@ -122,22 +144,20 @@ def plan_fast_path(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan | N
     if past_when_created(job):
         return None
     late_by = now - fires
-    if (late_by and late_by > max(spec.misfire.grace, facts.unseen)) or has_lulls(schedule):
+    if (late_by and late_by > max(spec.misfire.grace, facts.unseen)) or has_blackouts(schedule):
         return None
     verdict = judge(spec.overlap, facts.active)
     if not isinstance(verdict, Allow):
         return None
-    follows = schedule.follows_runs
-    cursor = NOWHERE if follows else _cursor(job, instant, now=now)  # a run that is followed sets it when it is final
+    cursor = NOWHERE if schedule.follows_runs else _cursor(job, instant, now=now)  # a followed run sets it at its end
     if cursor is None:
         return None
-    key = f"#{job.fire_number + 1}" if follows else str(to_ms(instant))
-    run = PlannedRun(instant, key, verdict, late_by, unseen=facts.unseen)
+    run = PlannedRun(instant, slot_key(job, instant), verdict, late_by, unseen=facts.unseen)
     return FirePlan((run,), cursor.next_for, cursor.next_at)
 
 
 def _cursor(job: Job, instant: datetime, *, now: datetime) -> Cursor | None:
-    """Return where the cursor goes behind `instant`; None: more than this one is due, or it is none."""
+    """Return the cursor after `instant`; None if more than this one is due, or it is none."""
     schedule, created_at = job.spec.schedule, job.created_at
     if instants.first_instant(schedule, since=instant, created_at=created_at) != instant:
         return None
@@ -147,7 +167,7 @@ def _cursor(job: Job, instant: datetime, *, now: datetime) -> Cursor | None:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A stretch of refused instants that may still grow."""
+    """Consecutive refused instants that may still grow."""
 
     reason: Reason
     first: datetime
@@ -159,7 +179,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Planner:
-    """The plan as it grows: neighbours refused for the same reason become one row, planned runs count as active."""
+    """A plan under construction. Neighbours with the same refusal become one row; planned runs count as active."""
 
     job: Job
     facts: FireFacts
@@ -179,16 +199,11 @@ class Planner:
     @property
     def grace(self) -> timedelta:
         grace = self.job.spec.misfire.grace
-        return grace if self.before_creation else max(grace, self.facts.unseen)
-
-    @property
-    def before_creation(self) -> bool:
-        """Whether the instant of an `at` job was past when this state first stored the job: it is not made up."""
-        return past_when_created(self.job)
+        return grace if past_when_created(self.job) else max(grace, self.facts.unseen)
 
     @property
     def held_back_until(self) -> datetime | None:
-        """Until when a job that keeps failing starts nothing by itself (DEC-007); the instant of `at` always runs."""
+        """The end of the back-off of a repeatedly failing job; the instant of `at` always runs."""
         spec = self.job.spec
         held = spec.on_repeated_failure is not None and spec.schedule.at is None
         return self.job.backing_off_until if held else None
@@ -212,19 +227,17 @@ class Planner:
 
     def before(self, instant: datetime, first: datetime) -> datetime | None:
         """Return the instant before `instant`, None before `first`."""
-        if instant <= first:
-            return None
-        found = self.previous(instant)
-        return found if found is not None and found >= first else None
+        previous = self.previous(instant) if instant > first else None
+        return previous if previous is not None and previous >= first else None
 
     def last_before(self, until: datetime, first: datetime, last: datetime) -> datetime:
-        """Return the last instant before `until`, from `first` to `last`, where `first` is before it."""
+        """Return the last instant before `until`, from `first` to `last`; `first` is before it."""
         if last < until or self.job.spec.schedule.follows_runs:
             return last
         return self.previous(until) or first
 
     def fires(self, instant: datetime) -> datetime:
-        if self.job.spec.schedule.follows_runs:  # a clock step may have moved it (R-26)
+        if self.job.spec.schedule.follows_runs:  # a clock step may have moved it
             return self.job.next_at or instant
         return instants.fires_at(self.job.spec.schedule, instant, name=self.job.name, created_at=self.job.created_at)
 
@@ -233,18 +246,11 @@ class Planner:
 
     def last_fired(self, until: datetime) -> datetime | None:
         """Return the last instant that fires at or before `until`."""
-        found = instants.last_come(self.job.spec.schedule, until=until, created_at=self.job.created_at)
-        return self.previous(found) if found is not None and self.fires(found) > until else found
+        last = instants.last_come(self.job.spec.schedule, until=until, created_at=self.job.created_at)
+        return self.previous(last) if last is not None and self.fires(last) > until else last
 
     def cursor(self, nominal: datetime | None) -> Cursor:
-        if self.used_up:
-            return NOWHERE
-        return cursor_of(self.job, nominal)
-
-    def slot_key(self, instant: datetime) -> str:
-        """Return what makes the fire unique within its job (R-05)."""
-        follows = self.job.spec.schedule.follows_runs
-        return f"#{self.job.fire_number + 1}" if follows else str(to_ms(instant))
+        return NOWHERE if self.used_up else cursor_of(self.job, nominal)
 
     def run(
         self,
@@ -255,14 +261,14 @@ class Planner:
         quiet_until: datetime | None = None,
     ) -> None:
         self._close()
-        key = self.slot_key(instant)
+        key = slot_key(self.job, instant)
         after_previous = isinstance(verdict, After) and verdict.predecessor_id in {run.id for run in self.planned[-1:]}
         late_by, unseen = self.late_by(instant), self.facts.unseen
         self.steps.append(PlannedRun(instant, key, verdict, late_by, made_up, after_previous, unseen, quiet_until))
         self.planned.append(ActiveRun(planned_id(key), planned_handle(instant), Status.QUEUED))
 
     def make_up(self, instant: datetime) -> None:
-        """Run a missed instant: the first is judged by overlap, each other one waits for the one before it."""
+        """Run a missed instant: overlap judges the first, each other one waits for the previous one."""
         if self.used_up:
             return
         if self.held_back:
@@ -276,7 +282,7 @@ class Planner:
             self.run(instant, verdict, made_up=True)
 
     def defer(self, instant: datetime, *, until: datetime | None) -> None:
-        """Run an instant at the end of quiet hours: however late that is, only overlap judges it (R-17)."""
+        """Run an instant at the end of quiet hours, however late that is; overlap still judges it."""
         verdict = judge(self.job.spec.overlap, self.active)
         if self.held_back:
             self.skip(Reason.BACKING_OFF, instant, instant)
@@ -285,11 +291,11 @@ class Planner:
         else:
             self.run(instant, verdict, quiet_until=until)
 
-    def hush(self, lull: Blackout, first: datetime, last: datetime | None) -> None:
-        """Skip the instants of a lull up to `last`; each time of quiet hours has a row of its own."""
-        if last is not None and lull.reason is not None:
-            until = lull.fires if lull.reason is Reason.QUIET_HOURS else None
-            self.skip(lull.reason, first, last, key=until, quiet_until=until)
+    def skip_blackout(self, blackout: Blackout, first: datetime, last: datetime | None) -> None:
+        """Skip the instants of a blackout up to `last`; each period of quiet hours has its own row."""
+        if last is not None and blackout.reason is not None:
+            until = blackout.fires if blackout.reason is Reason.QUIET_HOURS else None
+            self.skip(blackout.reason, first, last, key=until, quiet_until=until)
 
     def refuse(self, verdict: Refuse, first: datetime, last: datetime) -> None:
         handle = verdict.blocking.handle
@@ -319,14 +325,12 @@ class Planner:
         if self.waiting is None:
             return
         row, self.waiting = self.waiting, None
-        one = row.first == row.last
         self.steps.append(
-            PlannedSkip(
-                reason=row.reason,
-                scheduled_for=row.first,
-                covers_to=None if one else row.last,
-                count=1 if one else self._count(row.first, row.last),
-                slot_key=self.slot_key(row.first),
+            plan_skip(
+                self.job,
+                row.reason,
+                row.first,
+                row.last,
                 late_by=self.late_by(row.first),
                 blocking=row.blocking,
                 unseen=self.facts.unseen,
@@ -334,65 +338,62 @@ class Planner:
             )
         )
 
-    def _count(self, first: datetime, last: datetime) -> int | None:
-        return instants.count_instants(self.job.spec.schedule, first=first, last=last, created_at=self.job.created_at)
-
 
 _INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Instants from `first` to `last` with one fate: that of a lull, prompt, or late.
+    """Instants from `first` to `last` that share one fate: in a blackout, punctual, or late.
 
-    Late ones were missed, or `span` was executing during all of them.
+    Late ones were missed, or `span` executed during all of them.
     """
 
     first: datetime
     last: datetime
     late: bool = False
     span: ExecutionSpan | None = None
-    lull: Blackout | None = None
+    blackout: Blackout | None = None
 
 
 def plan_fire(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan:
-    """Return the fate of every instant of `job` that is due at `now`, each exactly once."""
+    """Return the plan of all instants of `job` that are due at `now`, each exactly once."""
     if job.next_for is None or not job.schedules:
         return FirePlan((), job.next_for, job.next_at)
     return plan_fast_path(job, facts, now=now) or plan_in_full(Planner(job, facts, now), job.next_for)
 
 
 def plan_in_full(planner: Planner, next_for: datetime) -> FirePlan:
-    """Return the fate of every instant that is due, whatever lies in its way."""
+    """Return the plan of all due instants in the general case."""
     follows = planner.job.spec.schedule.follows_runs
     return _plan_following(planner, next_for) if follows else _plan_instants(planner, next_for)
 
 
 def plan_close(job: Job, *, now: datetime) -> FirePlan:
-    """Return the rows of the instants that wait for quiet hours to end later, where their definition ends now (R-17).
+    """Return the skips of the instants that wait for the end of quiet hours while their definition ends now.
 
-    None of them runs, also where quiet hours defer: the next definition decides what becomes of the rest of them.
+    None of them runs, even if quiet hours defer: the next definition decides about later instants.
     """
     planner = Planner(job, FireFacts(), now)
     if job.next_for is None or job.spec.schedule.follows_runs:
         return _close_following(planner, job.next_for)
     last = instants.last_instant(job.spec.schedule, until=now, created_at=job.created_at) or job.next_for
     for stretch in _parts(planner, job.next_for, last, late=None):
-        if stretch.lull is not None:
-            planner.hush(stretch.lull, stretch.first, stretch.last)
+        if stretch.blackout is not None:
+            planner.skip_blackout(stretch.blackout, stretch.first, stretch.last)
     return planner.plan(planner.cursor(planner.next(last)))
 
 
 def _close_following(planner: Planner, nominal: datetime | None) -> FirePlan:
-    lull = None if nominal is None else lull_at(planner.job.spec.schedule, nominal)
-    if nominal is None or lull is None or lull.reason is None:
+    blackout = None if nominal is None else blackout_at(planner.job.spec.schedule, nominal)
+    if nominal is None or blackout is None or blackout.reason is None:
         return planner.plan(Cursor(nominal, planner.job.next_at))
-    planner.hush(lull, nominal, nominal)
-    return planner.plan(_after_lull(planner, lull))
+    planner.skip_blackout(blackout, nominal, nominal)
+    return planner.plan(_after_blackout(planner, blackout))
 
 
 def _plan_instants(planner: Planner, next_for: datetime) -> FirePlan:
-    """Plan cron, at and fixed: in each part the late instants are first, as jitter never reaches the next instant."""
+    """Plan cron, at and fixed intervals. Late instants come first: jitter never reaches the next instant."""
     first, last = planner.first(next_for), planner.last_fired(planner.now)
     if first is None or last is None or last < first:
         return planner.plan(planner.cursor(first))
@@ -402,17 +403,17 @@ def _plan_instants(planner: Planner, next_for: datetime) -> FirePlan:
 
 
 def _parts(planner: Planner, first: datetime, last: datetime, *, late: datetime | None) -> Iterator[_Stretch]:
-    """Cut the due instants where quiet hours and excluded days begin and end, and where they are no longer late."""
+    """Split the due instants at the borders of blackouts, and at the end of the late ones."""
     schedule = planner.job.spec.schedule
-    lulls = has_lulls(schedule)
+    lulls = has_blackouts(schedule)
     instant: datetime | None = first
     while instant is not None and instant <= last:
-        lull = lull_at(schedule, instant) if lulls else Blackout(None, None)
-        end = last if lull.until is None or last < lull.until else planner.previous(lull.until) or instant
-        if lull.reason is None:
+        blackout = blackout_at(schedule, instant) if lulls else Blackout(None, None)
+        end = last if blackout.until is None or last < blackout.until else planner.previous(blackout.until) or instant
+        if blackout.reason is None:
             yield from _open_parts(planner, instant, end, late=late)
         else:
-            yield _Stretch(instant, end, lull=lull)
+            yield _Stretch(instant, end, blackout=blackout)
         instant = planner.next(end)
 
 
@@ -426,33 +427,35 @@ def _open_parts(planner: Planner, first: datetime, last: datetime, *, late: date
 
 
 def _plan_following(planner: Planner, nominal: datetime) -> FirePlan:
-    """Plan the one instant of a completion or start anchor; a run sets the cursor when its chain is final."""
+    """Plan the one instant of a completion or start anchor; a run sets the cursor at the end of its chain."""
     job, now = planner.job, planner.now
-    lull = lull_at(job.spec.schedule, nominal)
+    blackout = blackout_at(job.spec.schedule, nominal)
     fires = job.next_at or nominal
-    fires = fires if lull.fires is None else max(fires, lull.fires)
+    fires = fires if blackout.fires is None else max(fires, blackout.fires)
     if fires > now:
         return planner.plan(Cursor(nominal, fires))
-    if lull.reason is not None:
-        _plan_stretches(planner, [_Stretch(nominal, nominal, lull=lull)])
+    if blackout.reason is not None:
+        _plan_stretches(planner, [_Stretch(nominal, nominal, blackout=blackout)])
     else:
         late = now > fires + planner.grace
         span = next((span for span in planner.facts.executed if span.holds(nominal)), None) if late else None
         _plan_stretches(planner, [_Stretch(nominal, nominal, late=late, span=span)])
     if planner.runs:
         return planner.plan(NOWHERE)
-    if lull.reason is not None and not (lull.reason is Reason.QUIET_HOURS and defers(planner.job.spec.schedule)):
-        return planner.plan(_after_lull(planner, lull))
+    if blackout.reason is not None and not (
+        blackout.reason is Reason.QUIET_HOURS and defers(planner.job.spec.schedule)
+    ):
+        return planner.plan(_after_blackout(planner, blackout))
     if job.interval is None:
-        return planner.plan(NOWHERE)  # never in this mode: the next one plans it
+        return planner.plan(NOWHERE)  # never in this mode: the next mode plans it
     following = max(now + job.interval, planner.held_back_until or now)
     return planner.plan(planner.cursor(instants.within_bounds(job.spec.schedule, following)))
 
 
-def _after_lull(planner: Planner, lull: Blackout) -> Cursor:
-    """Return where a completion or start anchor goes on whose instant was skipped: as after a pause (R-20)."""
+def _after_blackout(planner: Planner, blackout: Blackout) -> Cursor:
+    """Return the cursor of a completion or start anchor after a skipped instant, as after a pause."""
     job = planner.job
-    end = lull.fires if lull.reason is Reason.QUIET_HOURS else lull.until
+    end = blackout.fires if blackout.reason is Reason.QUIET_HOURS else blackout.until
     if job.interval is None or end is None:
         return NOWHERE
     following = max(end + job.interval, planner.held_back_until or end)
@@ -460,7 +463,7 @@ def _after_lull(planner: Planner, lull: Blackout) -> Cursor:
 
 
 def _plan_prompt(planner: Planner, first: datetime, last: datetime) -> None:
-    """Plan the instants that are not late, one by one, overlap judging each; those held back are not even judged."""
+    """Plan the punctual instants; overlap judges each one that no back-off holds back."""
     instant: datetime | None = first
     until = planner.held_back_until
     if until is not None and first < until:
@@ -469,7 +472,7 @@ def _plan_prompt(planner: Planner, first: datetime, last: datetime) -> None:
         instant = None if held == last else planner.next(held)
     while instant is not None and instant <= last and not planner.used_up:
         verdict = judge(planner.job.spec.overlap, planner.active)
-        if isinstance(verdict, Refuse):  # nothing changes for the others: they are refused for the same reason
+        if isinstance(verdict, Refuse):  # the others are refused for the same reason
             planner.refuse(verdict, instant, last)
             return
         planner.run(instant, verdict)
@@ -477,42 +480,38 @@ def _plan_prompt(planner: Planner, first: datetime, last: datetime) -> None:
 
 
 def _late_parts(planner: Planner, first: datetime, last: datetime) -> list[_Stretch]:
-    """Cut the late instants where an execution begins or ends."""
+    """Split the late instants where an execution begins or ends."""
     spans = sorted(planner.facts.executed, key=lambda span: span.start)
-    found: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     instant: datetime | None = first
     while instant is not None and instant <= last:
         spans = [span for span in spans if span.end is None or span.end > instant]
         held = next((span for span in spans if span.holds(instant)), None)
         border = held.end if held else next((span.start for span in spans), None)
         end = planner.previous(border) if border is not None else None
-        found.append(_Stretch(instant, last if end is None else min(end, last), late=True, span=held))
-        instant = planner.next(found[-1].last)
-    return found
+        stretches.append(_Stretch(instant, last if end is None else min(end, last), late=True, span=held))
+        instant = planner.next(stretches[-1].last)
+    return stretches
 
 
 def _plan_stretches(planner: Planner, stretches: list[_Stretch]) -> None:
     made_up = _to_make_up(planner, stretches)
-    deferred = _to_defer(planner, stretches)
+    deferred = None
+    if defers(planner.job.spec.schedule):  # the last instant of the last quiet hours runs at their end
+        quiet = [each for each in stretches if each.blackout and each.blackout.reason is Reason.QUIET_HOURS]
+        deferred = quiet[-1] if quiet else None
     for stretch in stretches:
         if planner.used_up:
             return
-        if stretch.lull is not None:
+        if stretch.blackout is not None:
             rest = planner.before(stretch.last, stretch.first) if stretch is deferred else stretch.last
-            planner.hush(stretch.lull, stretch.first, rest)
+            planner.skip_blackout(stretch.blackout, stretch.first, rest)
             if stretch is deferred:
-                planner.defer(stretch.last, until=stretch.lull.fires)
+                planner.defer(stretch.last, until=stretch.blackout.fires)
         elif stretch.late:
             _plan_late(planner, stretch, made_up)
         else:
             _plan_prompt(planner, stretch.first, stretch.last)
-
-
-def _to_defer(planner: Planner, stretches: Sequence[_Stretch]) -> _Stretch | None:
-    """Return the stretch whose last instant runs at the end of quiet hours: of several nights only the last (R-17)."""
-    if not defers(planner.job.spec.schedule):
-        return None
-    return next((one for one in reversed(stretches) if one.lull and one.lull.reason is Reason.QUIET_HOURS), None)
 
 
 def _plan_late(planner: Planner, stretch: _Stretch, made_up: Sequence[datetime]) -> None:
@@ -529,27 +528,29 @@ def _plan_late(planner: Planner, stretch: _Stretch, made_up: Sequence[datetime])
 
 
 def _to_make_up(planner: Planner, stretches: Sequence[_Stretch]) -> list[datetime]:
-    """Return the missed instants that run nevertheless, oldest first: the newest ones that are young enough (R-10).
+    """Return the missed instants that are made up, oldest first: the newest ones within `max_age`.
 
-    With `once` an instant that is due and not late stands for all that were missed.
+    With `once`, a punctual instant replaces all missed ones.
     """
     misfire = planner.job.spec.misfire
-    if planner.before_creation or (misfire.policy is MisfirePolicy.ONCE and _runs_punctually(planner, stretches)):
+    if past_when_created(planner.job) or (
+        misfire.policy is MisfirePolicy.ONCE and _runs_punctually(planner, stretches)
+    ):
         return []
     wanted = {MisfirePolicy.SKIP: 0, MisfirePolicy.ONCE: 1, MisfirePolicy.ALL: misfire.limit}[misfire.policy]
-    found: list[datetime] = []
+    chosen: list[datetime] = []
     for stretch in reversed([stretch for stretch in stretches if stretch.late and stretch.span is None]):
         instant: datetime | None = stretch.last
-        while instant is not None and len(found) < wanted:
+        while instant is not None and len(chosen) < wanted:
             if misfire.max_age is not None and planner.late_by(instant) > misfire.max_age:
-                return found[::-1]
-            found.append(instant)
+                return chosen[::-1]
+            chosen.append(instant)
             instant = planner.before(instant, stretch.first)
-    return found[::-1]
+    return chosen[::-1]
 
 
 def _runs_punctually(planner: Planner, stretches: Sequence[_Stretch]) -> bool:
-    """Tell whether an instant of the plan is due, not late, in no lull and not held back."""
+    """Return whether an instant is due, punctual, in no blackout and not held back."""
     until = planner.held_back_until
-    prompt = (stretch for stretch in stretches if not stretch.late and stretch.lull is None)
+    prompt = (stretch for stretch in stretches if not stretch.late and stretch.blackout is None)
     return any(until is None or stretch.last >= until for stretch in prompt)

@@ -12,25 +12,24 @@ from rota.model.records import Job
 from rota.model.spec import Mode, Schedule
 from rota.model.states import Reason
 from rota.rules.pause import cursor_after_pause
-from rota.rules.schedule.blackouts import Blackout, defers, has_lulls, lull_at, waiting_run
+from rota.rules.schedule.blackouts import Blackout, blackout_at, defers, has_blackouts, waiting_run
 from rota.rules.schedule.cron import normalise
 from rota.rules.schedule.cursor import Cursor
 from rota.rules.schedule.instants import fires_at, first_instant, next_instant, previous_instant, within_bounds
 from rota.rules.schedule.timezone import LAST_YEAR, zone
 
-LULLS_TRIED = 1000
-"""After so many quiet hours or excluded days one after another without a run, none is looked for any more."""
+MAX_BLACKOUTS = 1000
+"""The search for a run ends after this many consecutive blackouts."""
 A_YEAR = timedelta(days=366)
-KEPT = 2_000
-"""Of how many jobs the coming fires are remembered."""
+CACHED_JOBS = 2_000
 NOTICED = timedelta(seconds=1)
-"""How far back an instant is overdue; a scheduler takes a moment to fire."""
+"""An instant is overdue after this time; a scheduler takes a moment to fire."""
 _INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class UpcomingFire:
-    """One coming fire: its nominal instant, and when it starts: with its jitter, or `deferred` by quiet hours."""
+    """A coming fire: its nominal instant, and its start with jitter or `deferred` by quiet hours."""
 
     nominal: datetime
     at: datetime
@@ -46,9 +45,9 @@ def next_fires(
     name: str = "",
     mode: Mode = Mode.ACTIVE,
 ) -> list[UpcomingFire]:
-    """Return the fires of the next `n` instants strictly after `after` that run, jitter and quiet hours in `at`.
+    """Return the next `n` fires strictly after `after`, jitter and quiet hours included.
 
-    An interval that follows runs is shown as if it was anchored at `after`, each run took no time, and the mode stayed.
+    An interval that follows runs counts from `after`, as if each run took no time and the mode stayed.
 
     >>> daily = Schedule(cron=("30 2 * * *",), timezone="Europe/Paris")
     >>> fires = next_fires(daily, datetime.fromisoformat("2026-03-28T00:00:00Z"), 3)
@@ -66,23 +65,20 @@ def next_fires(
 
 
 def coming_fires(job: Job, *, n: int) -> list[UpcomingFire]:
-    """Return the next fires of a stored job: from its cursor on, what its schedule says.
-
-    Those inside a pause are left out: of a paused job only what follows its stored end is known.
-    """
+    """Return the next fires of a stored job from its cursor on; of a paused job those after the end of its pause."""
     cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
     if not job.schedules or cursor.next_for is None or cursor.next_at is None:
         return []
     mode = job.mode or Mode.ACTIVE
     schedule = job.spec.schedule
-    fires = list(_worked_out(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode))
+    fires = list(_cached_fires(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode))
     if fires and fires[0].nominal == cursor.next_for and not fires[0].deferred:
-        fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it (R-26)
+        fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it
     return fires
 
 
 def overdue_fire(job: Job, *, now: datetime) -> UpcomingFire | None:
-    """Return the fire that was due and has not come: everything is paused, or no scheduler fires."""
+    """Return the overdue fire of a job: everything is paused, or no scheduler runs."""
     return next((fire for fire in coming_fires(job, n=1) if now - fire.at > NOTICED), None)
 
 
@@ -94,18 +90,17 @@ def fires_to_come(job: Job, *, n: int, now: datetime) -> list[UpcomingFire]:
     return next_fires(job.spec.schedule, now, n, created_at=job.created_at, name=job.name, mode=mode)
 
 
-@lru_cache(KEPT)
-def _worked_out(
+@lru_cache(CACHED_JOBS)
+def _cached_fires(
     schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode
 ) -> tuple[UpcomingFire, ...]:
-    """Return what `fires_from` does; who lists jobs asks for the same ones until they fire."""
     return tuple(fires_from(schedule, since, n, created_at=created_at, name=name, mode=mode))
 
 
 def fires_from(
     schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode = Mode.ACTIVE
 ) -> list[UpcomingFire]:
-    """Return the fires of the next `n` instants from `since` on that run; of an anchored schedule `since` is one."""
+    """Return the next `n` fires from `since` on; of an anchored schedule `since` is an instant."""
     interval = schedule.every(mode)
     if schedule.follows_runs:
         nominals = _following(schedule, since, interval)
@@ -124,8 +119,7 @@ def fires_from(
 
 
 def _running(schedule: Schedule, found: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
-    """Yield the instants from `found` on that run."""
-    lulls = has_lulls(schedule)
+    lulls = has_blackouts(schedule)
     while found is not None and found.year <= LAST_YEAR:
         running = first_running(schedule, found, created_at=created_at) if lulls else found
         if running is None:
@@ -137,20 +131,20 @@ def _running(schedule: Schedule, found: datetime | None, *, created_at: datetime
 
 
 def first_running(schedule: Schedule, instant: datetime, *, created_at: datetime) -> datetime | None:
-    """Return the first instant from `instant` on that runs: of quiet hours that defer the last one, of others none."""
+    """Return the first instant from `instant` on that runs: the last one of quiet hours that defer, none of others."""
     found: datetime | None = instant
-    for _ in range(LULLS_TRIED):
-        lull = None if found is None else lull_at(schedule, found)
-        if found is None or lull is None or lull.reason is None:
+    for _ in range(MAX_BLACKOUTS):
+        blackout = None if found is None else blackout_at(schedule, found)
+        if found is None or blackout is None or blackout.reason is None:
             return found
-        if lull.reason is Reason.QUIET_HOURS and defers(schedule):
-            return _last_waiting(schedule, found, lull, created_at=created_at)
-        found = None if lull.until is None else first_instant(schedule, since=lull.until, created_at=created_at)
+        if blackout.reason is Reason.QUIET_HOURS and defers(schedule):
+            return _last_waiting(schedule, found, blackout, created_at=created_at)
+        found = None if blackout.until is None else first_instant(schedule, since=blackout.until, created_at=created_at)
     return None
 
 
 def wholly_quiet(schedule: Schedule, *, since: datetime, created_at: datetime) -> bool:
-    """Tell whether all instants of the coming year lie in quiet hours whose end they wait for."""
+    """Return whether all instants of the coming year wait for the end of quiet hours."""
     found = first_instant(schedule, since=since, created_at=created_at)
     inside = False
     while found is not None and found < since + A_YEAR:
@@ -161,46 +155,46 @@ def wholly_quiet(schedule: Schedule, *, since: datetime, created_at: datetime) -
     return inside
 
 
-def _last_waiting(schedule: Schedule, first: datetime, lull: Blackout, *, created_at: datetime) -> datetime:
-    """Return the last instant of the quiet hours that hold `first`, excluded days left out."""
-    last, fires = first, lull.fires
+def _last_waiting(schedule: Schedule, first: datetime, blackout: Blackout, *, created_at: datetime) -> datetime:
+    """Return the last instant of the quiet hours that hold `first`, without excluded days."""
+    last, fires = first, blackout.fires
     found: datetime | None = first
     while found is not None and fires is not None and found < fires:
-        lull = lull_at(schedule, found)
-        assert lull.until is not None
-        if lull.reason is Reason.QUIET_HOURS:
-            last = previous_instant(schedule, before=lull.until, created_at=created_at) or last
-        found = first_instant(schedule, since=lull.until, created_at=created_at)
+        blackout = blackout_at(schedule, found)
+        assert blackout.until is not None
+        if blackout.reason is Reason.QUIET_HOURS:
+            last = previous_instant(schedule, before=blackout.until, created_at=created_at) or last
+        found = first_instant(schedule, since=blackout.until, created_at=created_at)
     return last
 
 
 def _following(schedule: Schedule, found: datetime | None, interval: timedelta | None) -> Iterator[datetime]:
-    """Yield the instants from `found` on, as if each run took no time; one that is skipped goes on after its lull."""
+    """Yield the instants from `found` on, as if each run took no time."""
     skipped = 0
-    while found is not None and interval is not None and found.year <= LAST_YEAR and skipped < LULLS_TRIED:
-        lull = lull_at(schedule, found)
-        if lull.reason is None or (lull.reason is Reason.QUIET_HOURS and defers(schedule)):
+    while found is not None and interval is not None and found.year <= LAST_YEAR and skipped < MAX_BLACKOUTS:
+        blackout = blackout_at(schedule, found)
+        if blackout.reason is None or (blackout.reason is Reason.QUIET_HOURS and defers(schedule)):
             skipped = 0
             yield found
-            found = within_bounds(schedule, (lull.fires or found) + interval)
+            found = within_bounds(schedule, (blackout.fires or found) + interval)
         else:
             skipped += 1
-            found = within_bounds(schedule, (lull.until or found) + interval)
+            found = within_bounds(schedule, (blackout.until or found) + interval)
 
 
-COMPARED = 200
+COMPARED_FIRES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first fire on which two readings do not agree; None where one of them has no more."""
+    """The first fire on which two readings differ; None for a reading without further fires."""
 
     cron: datetime | None
     rota: datetime | None
 
 
-def compare_fires(cron: str, tz: str, *, after: datetime, count: int = COMPARED) -> Difference | None:
-    """Return the first difference between cron's next fires and rota's; None when all of them are the same."""
+def compare_fires(cron: str, tz: str, *, after: datetime, count: int = COMPARED_FIRES) -> Difference | None:
+    """Return the first difference between cron's next fires and rota's, or None."""
     ours = (fire.at for fire in next_fires(Schedule(cron=(normalise(cron),), timezone=tz), after, count))
     for theirs, own in zip_longest(peer_fires(cron, tz, after=after, count=count), ours):
         if theirs != own:

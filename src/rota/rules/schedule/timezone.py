@@ -1,4 +1,4 @@
-"""Time zones by name, and what a wall clock shows there: gaps, folds, and the instants around them."""
+"""Time zones by name, and the instants of wall times: gaps and folds."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from rota.model.clock import iso
 from rota.model.errors import InvalidInstant, InvalidTimezone
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 FIRST_YEAR, LAST_YEAR = 1970, 9900
-"""Years that a person can write; what is worked out from them stays within the calendar."""
+"""The allowed years, so that all computed times stay within the calendar."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _NOT_ZONES = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
 _SECOND = timedelta(seconds=1)
@@ -19,13 +19,13 @@ _SECOND = timedelta(seconds=1)
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """Return the zone of an IANA name or `UTC`; a text that is not such a name never reaches the file system.
+    """Return the zone of an IANA name or `UTC`; any other text never reaches the file system.
 
     >>> zone("Europe/Paris").key
     'Europe/Paris'
     """
-    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
-        raise InvalidTimezone(name[:LONGEST_NAME], _near(name))
+    if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
+        raise InvalidTimezone(name[:MAX_NAME_LENGTH], _near(name))
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -40,7 +40,7 @@ def _known() -> dict[str, str]:
 
 def _near(name: str) -> list[str]:
     known = _known()
-    written = name[:LONGEST_NAME].lower().replace(" ", "_")
+    written = name[:MAX_NAME_LENGTH].lower().replace(" ", "_")
     cities = [full for lower, full in known.items() if lower.endswith(f"/{written}")]
     # The nearest of an abbreviation is another zone: CEST is not EST.
     close = [] if name.isupper() and "/" not in name else get_close_matches(written, known, n=3, cutoff=0.75)
@@ -48,7 +48,7 @@ def _near(name: str) -> list[str]:
 
 
 def localize(text_or_naive: datetime, tz: str) -> datetime:
-    """Return the UTC instant of a local time; refuse one that does not exist or exists twice, showing the choices.
+    """Return the UTC instant of a local time; raise InvalidInstant if it does not exist or exists twice.
 
     >>> localize(datetime(2026, 11, 16, 2, 30), "Europe/Madrid").isoformat()
     '2026-11-16T01:30:00+00:00'
@@ -59,12 +59,12 @@ def localize(text_or_naive: datetime, tz: str) -> datetime:
         raise InvalidInstant(f"{text_or_naive.isoformat(sep=' ')} is out of the calendar", hint=hint)
     if text_or_naive.tzinfo is not None:
         return text_or_naive.astimezone(UTC)
-    found = instants_of_wall(text_or_naive, place)
-    if not found:
+    instants = instants_of_wall(text_or_naive, place)
+    if not instants:
         raise _in_the_gap(text_or_naive, place)
-    if len(found) == 2:
-        raise _in_the_fold(text_or_naive, place, found)
-    return found[0]
+    if len(instants) == 2:
+        raise _in_the_fold(text_or_naive, place, instants)
+    return instants[0]
 
 
 def instants_of_wall(wall: datetime, place: ZoneInfo) -> list[datetime]:
@@ -83,7 +83,7 @@ def end_of_gap(wall: datetime, place: ZoneInfo) -> datetime:
     >>> end_of_gap(datetime(2026, 3, 29, 2, 30), zone("Europe/Paris")).isoformat()
     '2026-03-29T01:00:00+00:00'
     """
-    # In a gap fold=1 reads the wall with the offset after it, which gives an instant before it, and the reverse.
+    # In a gap, fold=1 uses the offset after it and gives an instant before it; fold=0 is the reverse.
     before = wall.replace(tzinfo=place, fold=1).astimezone(UTC)
     after = wall.replace(tzinfo=place, fold=0).astimezone(UTC)
     offset = before.astimezone(place).utcoffset()
@@ -105,11 +105,11 @@ def _in_the_gap(wall: datetime, place: ZoneInfo) -> InvalidInstant:
     )
 
 
-def _in_the_fold(wall: datetime, place: ZoneInfo, found: list[datetime]) -> InvalidInstant:
-    first, second = (_shown(at, place) for at in found)
+def _in_the_fold(wall: datetime, place: ZoneInfo, instants: list[datetime]) -> InvalidInstant:
+    first, second = (_shown(at, place) for at in instants)
     return InvalidInstant(
         f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks are set back",
-        hint=f"write the offset: {first} ({iso(found[0])}) or {second} ({iso(found[1])})",
+        hint=f"write the offset: {first} ({iso(instants[0])}) or {second} ({iso(instants[1])})",
     )
 
 
