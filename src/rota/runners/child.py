@@ -105,7 +105,9 @@ class RunInfo:
 
 
 class Log:
-    """Writes lines into the run's output, as inside the scheduler."""
+    """Writes lines into the run's output: call it, or use its levels."""
+
+    __slots__ = ()
 
     def __call__(self, *parts: object) -> None:
         """Write one line."""
@@ -130,13 +132,17 @@ class Log:
     def exception(self, *parts: object) -> None:
         """Write one error line and the traceback of the current exception."""
         self.error(*parts)
-        traceback.print_exc(file=sys.stdout)
-        sys.stdout.flush()
+        self.write(traceback.format_exc())
 
     def _line(self, level: str, parts: tuple[object, ...]) -> None:
+        self.write(f"{self._stamp()} {level}{' '.join(map(str, parts))}\n")
+
+    def _stamp(self) -> str:
         at = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-        text = f"{stamp}.{int(at * 1000) % 1000:03d}Z {level}{' '.join(map(str, parts))}\n"
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
+
+    def write(self, text: str) -> None:
+        """Append text to the run's output unchanged."""
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from rota.model.clock import iso
 from rota.model.spec import OutputPolicy
 from rota.model.states import Trigger
 from rota.rules.activity import changes
+from rota.runners.child import Log
 from rota.runners.output import make_folder
 from rota.runners.result import Counter, Meter
 from rota.runners.writer import OUTPUT_LIMIT, BoundedWriter
@@ -67,7 +67,7 @@ class RunInfo(NamedTuple):
     timezone: str
 
 
-class RunLog:
+class RunLog(Log):
     """Writes lines into the run's output: call it, or use its levels. Thread-safe; no file until the first line."""
 
     __slots__ = ("_folder", "_lock", "_now", "_policy", "_writer")
@@ -81,33 +81,8 @@ class RunLog:
         self._lock = threading.Lock()
         self._writer: BoundedWriter | None = None
 
-    def __call__(self, *parts: object) -> None:
-        """Write one line."""
-        self._line("", parts)
-
-    def debug(self, *parts: object) -> None:
-        """Write one line for debugging."""
-        self._line("debug ", parts)
-
-    def info(self, *parts: object) -> None:
-        """Write one line of information."""
-        self._line("info ", parts)
-
-    def warning(self, *parts: object) -> None:
-        """Write one warning line."""
-        self._line("warning ", parts)
-
-    def error(self, *parts: object) -> None:
-        """Write one error line."""
-        self._line("error ", parts)
-
-    def exception(self, *parts: object) -> None:
-        """Write one error line and the traceback of the current exception."""
-        self.error(*parts)
-        self.write(traceback.format_exc())
-
-    def _line(self, level: str, parts: tuple[object, ...]) -> None:
-        self.write(f"{iso(self._now())} {level}{' '.join(map(str, parts))}\n")
+    def _stamp(self) -> str:
+        return iso(self._now())
 
     def write(self, text: str) -> None:
         """Append text to the run's output unchanged."""

@@ -22,6 +22,7 @@ from rota.model.errors import InvalidValue
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
 from rota.model.states import Reason, Status
 from rota.rules.outcome import retry_after
+from rota.runners import child
 from rota.runners.context import JobContext
 from rota.runners.result import judge_scheduler_state, judge_state, storable
 from rota.sources.http import header_problem, trusted
@@ -46,14 +47,7 @@ def _cached(check: Callable[[Function], bool]) -> Callable[[Function], bool]:
     return wrapped
 
 
-@_cached
-def takes_context(function: Function) -> bool:
-    """Return whether a function has a parameter for the context."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
+takes_context = _cached(child.takes_context)
 
 
 @_cached
@@ -140,21 +134,9 @@ def read_raised(context: JobContext, error: BaseException) -> Outcome:
     return Outcome(
         status=Status.FAILED,
         reason=Reason.EXCEPTION,
-        error=cut(storable(say_exception(error)), ERROR_LIMIT),
+        error=cut(storable(child.say_exception(error)), ERROR_LIMIT),
         output_bytes=context.log.total,
     )
-
-
-def say_exception(error: BaseException) -> str:
-    """Return an exception as one line with the place where it was raised."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be read)"
-    name = type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{name}: {text}{place}" if text else f"{name}{place}"
 
 
 _HEAP_ROOM = 1024
