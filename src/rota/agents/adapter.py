@@ -241,8 +241,8 @@ def failed_end(
     """Return a result as a failure by `text`, else by the end of the process and its last words."""
     ending = f"ended with exit code {ended.exit_code}" if ended.exit_code else "ended without a result"
     how = f"{name} {'was stopped' if ended.stopped else ending}"
-    said = last_words(ended.stderr)  # not the standard output: a model's words must not pass for a refusal
-    return failed(result, text or (f"{how}: {said}" if said else how), status=status, at=ended.ended_at)
+    last = last_words(ended.stderr)  # not the standard output: a model's words must not pass for a refusal
+    return failed(result, text or (f"{how}: {last}" if last else how), status=status, at=ended.ended_at)
 
 
 def last_words(text: str) -> str:

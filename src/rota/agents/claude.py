@@ -97,14 +97,14 @@ def read(ended: agents.ProcessEnd, task: agents.AgentTask) -> agents.AgentResult
     """Return the result of a process; success needs exit code 0, a result event and no error."""
     events = adapter.read_events(ended.stdout)
     result = adapter.last_of(events, "result")
-    found = _figures(events, result or {})
+    outcome = _figures(events, result or {})
     if result is not None and (result.get("is_error") or result.get("subtype") != "success"):
-        return _with_error(found, result, events=events, ended=ended, task=task)
+        return _with_error(outcome, result, events=events, ended=ended, task=task)
     if result is None or ended.exit_code != 0:
-        return adapter.failed_end("claude", found, ended)
+        return adapter.failed_end("claude", outcome, ended)
     blocks = (block for event in events for block in adapter.items_at(event, "message.content"))
     used = {adapter.text_at(block, "name") for block in blocks if adapter.text_at(block, "type") == "tool_use"}
-    return adapter.succeeded(found, worked=bool(used - set(found.denied_tools)))
+    return adapter.succeeded(outcome, worked=bool(used - set(outcome.denied_tools)))
 
 
 def _figures(events: list[adapter.Event], result: adapter.Event) -> agents.AgentResult:
@@ -120,7 +120,7 @@ def _figures(events: list[adapter.Event], result: adapter.Event) -> agents.Agent
         tokens_out=adapter.total(adapter.count_at(each, kind) for each in used for kind in WRITTEN),
         usd=adapter.number(result.get("total_cost_usd")),
         model=adapter.text_at(started, "model"),
-        # The result without a turn also names a session that was not found.
+        # The result without a turn also names a session that was not outcome.
         session_id=adapter.text_at(started, "session_id") or (adapter.text_at(result, "session_id") if turns else None),
         denied_tools=_denied(events, result),
         turns=turns,
@@ -145,21 +145,21 @@ def _denied(events: list[adapter.Event], result: adapter.Event) -> tuple[str, ..
 
 
 def _with_error(
-    found: agents.AgentResult,
+    outcome: agents.AgentResult,
     result: adapter.Event,
     *,
     events: list[adapter.Event],
     ended: agents.ProcessEnd,
     task: agents.AgentTask,
 ) -> agents.AgentResult:
-    found = replace(found, summary="")
+    outcome = replace(outcome, summary="")
     if result.get("subtype") == "error_max_turns":
-        return adapter.failed(found, f"claude stopped at max_turns ({task.max_turns})", plain=True)
+        return adapter.failed(outcome, f"claude stopped at max_turns ({task.max_turns})", plain=True)
     if result.get("subtype") == "error_max_budget_usd":
-        return adapter.failed(found, f"claude stopped at max_usd ({task.max_usd})", plain=True)
+        return adapter.failed(outcome, f"claude stopped at max_usd ({task.max_usd})", plain=True)
     errors = [text for text in adapter.items_at(result, "errors") if isinstance(text, str)]
     text, status = adapter.text_at(result, "result") or "; ".join(errors), adapter.count_at(result, "api_error_status")
-    failure = adapter.failed_end("claude", found, ended, text=text, status=status)
+    failure = adapter.failed_end("claude", outcome, ended, text=text, status=status)
     limit = adapter.last_of(events, "rate_limit_event")
     if failure.problem is agents.AgentProblem.QUOTA and adapter.text_at(limit, "rate_limit_info.status") == "rejected":
         resets_at = adapter.from_epoch(adapter.number(adapter.look_up(limit, "rate_limit_info.resetsAt")))

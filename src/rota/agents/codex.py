@@ -89,12 +89,12 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     turn = _last_turn(task, adapter.text_at(adapter.last_of(events, "thread.started"), "thread_id"))
     items = [adapter.part(event, "item") for event in events if event.get("type") == "item.completed"]
     done, broken = adapter.last_of(events, "turn.completed"), adapter.last_of(events, "turn.failed")
-    found = _figures(events, items, done=done, turn=turn, task=task)
+    outcome = _figures(events, items, done=done, turn=turn, task=task)
     if broken is not None or done is None or ended.exit_code != 0:
-        return adapter.failed_end("codex", found, ended, text=adapter.text_at(broken, "error.message"))
+        return adapter.failed_end("codex", outcome, ended, text=adapter.text_at(broken, "error.message"))
     worked = any(item.get("type") not in TALK and not _refused(item, task.access) for item in items)
-    worked = worked or any(not call.refused for call in turn.calls)
-    return adapter.succeeded(found, worked=worked)
+    worked = worked or any(not refused for _, refused in turn.calls)
+    return adapter.succeeded(outcome, worked=worked)
 
 
 def _figures(
@@ -116,7 +116,7 @@ def _figures(
         tokens_out=adapter.count_at(used, "output_tokens"),
         model=task.model or turn.model,
         session_id=adapter.text_at(adapter.last_of(events, "thread.started"), "thread_id") or task.session_id,
-        denied_tools=adapter.distinct([*denied, *(call.name for call in turn.calls if call.refused)]),
+        denied_tools=adapter.distinct([*denied, *(name for name, refused in turn.calls if refused)]),
         tokens_are_total=done is not None,
     )
 
@@ -125,18 +125,10 @@ def _figures(
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call of a tool."""
-
-    name: str
-    refused: bool
-
-
-@dataclass(frozen=True, slots=True)
 class CodexTurn:
-    """The last turn in the file of a session."""
+    """The last turn in the file of a session: its tool calls, and whether each was refused."""
 
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[tuple[str, bool], ...] = ()
     usage: adapter.Event | None = None
     model: str | None = None
 
@@ -155,10 +147,7 @@ def _last_turn(task: AgentTask, session_id: str | None) -> CodexTurn:
     calls = [record for record in records if str(record.get("type")).endswith("_call")]
     used = [record["turn_token_usage"] for record in records if isinstance(record.get("turn_token_usage"), dict)]
     return CodexTurn(
-        tuple(
-            ToolCall(_tool(call), _denies(outputs.get(adapter.text_at(call, "call_id"), ""), task.access))
-            for call in calls
-        ),
+        tuple((_tool(call), _denies(outputs.get(adapter.text_at(call, "call_id"), ""), task.access)) for call in calls),
         used[-1] if used else None,
         next((name for record in reversed(records) if (name := adapter.text_at(record, "model"))), None),
     )
@@ -169,8 +158,8 @@ def _records(folder: str, session_id: str) -> list[adapter.Event]:
         return []
     files = sorted(Path(folder).glob(f"*/*/*/rollout-*-{session_id}.jsonl"))
     lines = [adapter.parse(line) for line in _tail(files[-1]).split("\n")] if files else []
-    begun = [number for number, line in enumerate(lines) if adapter.text_at(line, "payload.type") == "task_started"]
-    return [adapter.part(line, "payload") for line in lines[begun[-1] :]] if begun else []
+    starts = [number for number, line in enumerate(lines) if adapter.text_at(line, "payload.type") == "task_started"]
+    return [adapter.part(line, "payload") for line in lines[starts[-1] :]] if starts else []
 
 
 def _tail(path: Path) -> str:

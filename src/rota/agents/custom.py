@@ -186,26 +186,26 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     documents = [] if plain else read_events(ended.stdout)
     if parser == "json" and (document := parse(ended.stdout)) is not None:
         documents = [document]
-    found = _figures(documents, task)
+    outcome = _figures(documents, task)
     if plain:
-        found = replace(found, summary=ended.stdout.strip())
-    error = _error(_last(documents, _path(task, "error")), found.summary)
+        outcome = replace(outcome, summary=ended.stdout.strip())
+    error = _error(_last(documents, _path(task, "error")), outcome.summary)
     if error:
-        return failed(found, error, at=ended.ended_at)
+        return failed(outcome, error, at=ended.ended_at)
     if ended.exit_code != 0:
-        return failed_end(task.options["argv"][0], found, ended)
+        return failed_end(task.options["argv"][0], outcome, ended)
     if not plain and not documents:
-        return failed(found, f"its output is no {parser}", plain=True)
-    return succeeded(found)
+        return failed(outcome, f"its output is no {parser}", plain=True)
+    return succeeded(outcome)
 
 
 def _figures(documents: list[Any], task: AgentTask) -> AgentResult:
-    found = {name: _last(documents, _path(task, name)) for name in ("result", "session")}
+    texts = {name: _last(documents, _path(task, name)) for name in ("result", "session")}
     counts = {name: number(_last(documents, _path(task, name))) for name in COUNTS}
     tokens = {name: None if count is None else int(count) for name, count in counts.items()}
     return AgentResult(
-        summary=_text(found["result"]),
-        session_id=_text(found["session"]) or None,
+        summary=_text(texts["result"]),
+        session_id=_text(texts["session"]) or None,
         tokens_in=tokens["tokens_in"],
         tokens_cached=tokens["tokens_cached"],
         tokens_out=tokens["tokens_out"],

@@ -66,16 +66,16 @@ def read(ended: agents.ProcessEnd, task: agents.AgentTask) -> agents.AgentResult
     """Return the result of a process; success needs exit code 0 and a result event with success."""
     events = adapter.read_events(ended.stdout)
     result = adapter.last_of(events, "result")
-    found = _figures(events, result, task=task)
+    outcome = _figures(events, result, task=task)
     if ended.exit_code == NO_LOGIN:
-        return replace(adapter.failed_end("gemini", found, ended), problem=agents.AgentProblem.AUTH)
+        return replace(adapter.failed_end("gemini", outcome, ended), problem=agents.AgentProblem.AUTH)
     if adapter.text_at(result, "status") == "error":
         text, status = adapter.text_at(result, "error.message"), _status(ended.exit_code)
-        return adapter.failed_end("gemini", found, ended, text=text, status=status)
+        return adapter.failed_end("gemini", outcome, ended, text=text, status=status)
     if result is None or ended.exit_code != 0:
-        return adapter.failed_end("gemini", found, ended)
+        return adapter.failed_end("gemini", outcome, ended)
     worked = any(event.get("type") == "tool_result" and not _refused(event) for event in events)
-    return adapter.succeeded(found, worked=worked)
+    return adapter.succeeded(outcome, worked=worked)
 
 
 def _status(exit_code: int | None) -> int | None:
@@ -107,13 +107,13 @@ def _figures(
 
 def _answer(events: list[adapter.Event]) -> str:
     """Return the text after the last tool, joined from its pieces."""
-    said: list[str] = []
+    pieces: list[str] = []
     for event in events:
         if event.get("type") in ("tool_use", "tool_result"):
-            said.clear()
+            pieces.clear()
         elif event.get("type") == "message" and event.get("role") == "assistant":
-            said.append(adapter.text_at(event, "content") or "")
-    return "".join(said)
+            pieces.append(adapter.text_at(event, "content") or "")
+    return "".join(pieces)
 
 
 def _refused(event: adapter.Event) -> bool:

@@ -31,17 +31,17 @@ async def run(task: AgentTask) -> AgentResult:
     """Request an answer; the timeout of the run is the only limit."""
     import httpx2
 
-    found = AgentResult(model=task.model)
+    blank = AgentResult(model=task.model)
     if not task.model:
-        return failed(found, "ollama needs a model: set `model`", plain=True)
+        return failed(blank, "ollama needs a model: set `model`", plain=True)
     url = f"{address(task.options.get('host') or os.environ.get('OLLAMA_HOST'))}/api/chat"
     body = {"model": task.model, "messages": [{"role": "user", "content": task.prompt}], "stream": False}
     try:
         async with httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT), trust_env=False) as client:
             answer = await client.post(url, json=body)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        return failed(found, f"no answer from {url}: {error or type(error).__name__}", plain=True)
-    return read_answer(answer.status_code, answer.text, found=found)
+        return failed(blank, f"no answer from {url}: {error or type(error).__name__}", plain=True)
+    return read_answer(answer.status_code, answer.text, blank=blank)
 
 
 def reach(environ: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, str, str | None]:
@@ -57,15 +57,15 @@ def reach(environ: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, 
     return url, text_at(parse(answer.text), "version") or "", None
 
 
-def read_answer(status: int, text: str, *, found: AgentResult) -> AgentResult:
+def read_answer(status: int, text: str, *, blank: AgentResult) -> AgentResult:
     """Return the result of an answer."""
     value: Any = parse(text)
     error = text_at(value, "error")
     if status >= 400 or error or not isinstance(value, dict):
-        known = None if status == 500 else status  # Ollama answers 500 to all errors of a model
-        return failed(found, error or f"ollama answered with status {status}", status=known)
+        telling_status = None if status == 500 else status  # Ollama answers 500 to all errors of a model
+        return failed(blank, error or f"ollama answered with status {status}", status=telling_status)
     result = replace(
-        found,
+        blank,
         summary=text_at(value, "message.content") or "",
         tokens_in=count_at(value, "prompt_eval_count"),
         tokens_out=count_at(value, "eval_count"),

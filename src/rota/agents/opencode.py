@@ -74,15 +74,15 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     events = adapter.read_events(ended.stdout)
     steps = [adapter.part(event, "part") for event in events if event.get("type") == "step_finish"]
     tools = [adapter.part(event, "part") for event in events if event.get("type") == "tool_use"]
-    found = _figures(events, steps, tools=tools, task=task)
+    outcome = _figures(events, steps, tools=tools, task=task)
     error = adapter.last_of(events, "error")
     if error is not None:
         text = adapter.text_at(error, "error.data.message") or adapter.text_at(error, "error.name")
         status = adapter.count_at(error, "error.data.statusCode")
-        return adapter.failed_end("opencode", found, ended, text=text, status=status)
+        return adapter.failed_end("opencode", outcome, ended, text=text, status=status)
     if ended.exit_code != 0 or not steps:
-        return adapter.failed_end("opencode", found, ended)
-    return adapter.succeeded(found, worked=any(not _refused(tool) for tool in tools))
+        return adapter.failed_end("opencode", outcome, ended)
+    return adapter.succeeded(outcome, worked=any(not _refused(tool) for tool in tools))
 
 
 def _figures(
@@ -99,7 +99,9 @@ def _figures(
         tokens_out=adapter.total(adapter.count_at(step, kind) for step in steps for kind in written),
         usd=usd or None,  # 0 means an unknown price
         model=task.model,
-        session_id=next((found for event in events if (found := adapter.text_at(event, "sessionID"))), task.session_id),
+        session_id=next(
+            (session for event in events if (session := adapter.text_at(event, "sessionID"))), task.session_id
+        ),
         denied_tools=adapter.distinct(_refused(tool) for tool in tools),
         turns=len(steps) or None,
     )

@@ -20,10 +20,10 @@ CAPABILITIES = ("allowed_tools", "max_turns", "max_usd", "resume", "cost", "tool
 
 def python_adapter(options: Mapping[str, Any]) -> Adapter:
     """Return the adapter of a function with these capabilities."""
-    kept = set(options.get("capabilities") or ())
+    capabilities = set(options.get("capabilities") or ())
     # Nothing restricts a function that ignores `task.access`, so only full access is honest.
-    access = frozenset(Access) if "access" in kept else frozenset({Access.FULL})
-    limits = {name: name in kept for name in CAPABILITIES if name != "access"}
+    access = frozenset(Access) if "access" in capabilities else frozenset({Access.FULL})
+    limits = {name: name in capabilities for name in CAPABILITIES if name != "access"}
     return Adapter(
         name=NAME,
         provider=str(options.get("provider") or NAME),
@@ -86,13 +86,13 @@ def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, An
     path = shutil.which(adapter.executable, path=environ.get("PATH"))
     if path is None:
         return AgentProbe(adapter.name, problem=f"{adapter.executable} is not on PATH")
-    found = AgentProbe(adapter.name, path)
+    agent = AgentProbe(adapter.name, path)
     if adapter.probe is None:
-        return found
+        return agent
     if adapter.probe.version:
         answer = _ask(adapter.probe.version, path, environ=environ)
-        found = replace(found, version=version_in(answer.text), problem=answer.problem)
-    return found if found.problem else _with_login(_with_headless(found, adapter, environ), adapter, environ)
+        agent = replace(agent, version=version_in(answer.text), problem=answer.problem)
+    return agent if agent.problem else _with_login(_with_headless(agent, adapter, environ), adapter, environ)
 
 
 def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
@@ -120,41 +120,41 @@ def version_in(text: str) -> str:
     return next(words, "")[:VERSION_LIMIT]
 
 
-def _with_headless(found: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
+def _with_headless(agent: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
     """Check whether this version knows the options that rota uses."""
     assert adapter.probe is not None
     if not adapter.probe.headless:
-        return found
-    answer = _ask(adapter.probe.headless, found.path or "", environ=environ)
+        return agent
+    answer = _ask(adapter.probe.headless, agent.path or "", environ=environ)
     if answer.problem:
-        return replace(found, headless=False, problem=answer.problem)
+        return replace(agent, headless=False, problem=answer.problem)
     missing = [option for option in adapter.probe.options if option not in answer.text + answer.errors]
     problem = f"this version does not know {', '.join(missing)}" if missing else None
-    return replace(found, headless=not missing, problem=problem)
+    return replace(agent, headless=not missing, problem=problem)
 
 
-def _with_login(found: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
+def _with_login(agent: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
     assert adapter.probe is not None
     if any(environ.get(name) for name in adapter.probe.login_env):
-        return replace(found, logged_in=True)
+        return replace(agent, logged_in=True)
     if not adapter.probe.login:
-        return found
-    answer = _ask(adapter.probe.login, found.path or "", environ=environ)
+        return agent
+    answer = _ask(adapter.probe.login, agent.path or "", environ=environ)
     if answer.exit_code is None:
-        return replace(found, problem=found.problem or answer.problem)
+        return replace(agent, problem=agent.problem or answer.problem)
     if answer.exit_code == 0:
-        return replace(found, logged_in=True)
+        return replace(agent, logged_in=True)
     if adapter.login_problem is None:
-        return _logged_out(found, "is not logged in")
-    report = _ask(adapter.probe.report, found.path or "", environ=environ)
+        return _logged_out(agent, "is not logged in")
+    report = _ask(adapter.probe.report, agent.path or "", environ=environ)
     if report.exit_code is None:
-        return found
+        return agent
     wrong = adapter.login_problem(report.text)
-    return replace(found, logged_in=True) if wrong is None else _logged_out(found, wrong)
+    return replace(agent, logged_in=True) if wrong is None else _logged_out(agent, wrong)
 
 
-def _logged_out(found: AgentProbe, wrong: str) -> AgentProbe:
-    return replace(found, logged_in=False, problem=found.problem or f"{found.name} {wrong}")
+def _logged_out(agent: AgentProbe, wrong: str) -> AgentProbe:
+    return replace(agent, logged_in=False, problem=agent.problem or f"{agent.name} {wrong}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _ask(
     except OSError as error:
         return _ProbeAnswer(None, problem=f"`{shown}` cannot be started: {(error.strerror or str(error)).lower()}")
     errors = done.stderr.decode("utf-8", "replace")
-    said = last_words(errors)
-    problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {said}" if said else "")
+    last = last_words(errors)
+    problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {last}" if last else "")
     text = done.stdout.decode("utf-8", "replace")
     return _ProbeAnswer(done.returncode, text, problem if done.returncode else None, errors)

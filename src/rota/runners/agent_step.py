@@ -23,7 +23,7 @@ from rota.runners.result import read_result, storable
 from rota.runners.writer import FULL, OUTPUT_LIMIT, BoundedWriter
 
 TASK = "agent.json"
-Told = Mapping[str, Any]
+TaskFacts = Mapping[str, Any]
 
 
 def is_agent(folder: Path) -> bool:
@@ -31,43 +31,43 @@ def is_agent(folder: Path) -> bool:
     return (folder / TASK).exists()
 
 
-def read_task(folder: Path) -> Told | None:
+def read_task(folder: Path) -> TaskFacts | None:
     """Return the stored facts of a task, or None."""
     return read_json(folder / TASK, needs="adapter")
 
 
-def task_of(told: Told) -> AgentTask:
+def task_of(facts: TaskFacts) -> AgentTask:
     """Return the parts of a task that an adapter needs to read its output.
 
     It has no session, so that the result names only a session of the program itself.
     """
     return AgentTask(
         prompt="",
-        model=told["model"],
-        access=Access(told["access"]),
-        max_turns=told["max_turns"],
-        max_usd=told["max_usd"],
-        allowed_tools=tuple(told["allowed_tools"]),
-        cwd=told["cwd"],
-        run_id=told["run_id"],
-        job=told["job"],
-        options=told["options"],
-        sessions=told.get("sessions") or "",
+        model=facts["model"],
+        access=Access(facts["access"]),
+        max_turns=facts["max_turns"],
+        max_usd=facts["max_usd"],
+        allowed_tools=tuple(facts["allowed_tools"]),
+        cwd=facts["cwd"],
+        run_id=facts["run_id"],
+        job=facts["job"],
+        options=facts["options"],
+        sessions=facts.get("sessions") or "",
     )
 
 
-def write_session(session: AgentSession | None) -> Told | None:
+def write_session(session: AgentSession | None) -> TaskFacts | None:
     """Return the session that a run continues, as it is stored."""
     return None if session is None else asdict(session)
 
 
-def session_of(told: Told) -> AgentSession | None:
+def session_of(facts: TaskFacts) -> AgentSession | None:
     """Return the session that a run continued."""
-    return AgentSession(**told["session"]) if told.get("session") else None
+    return AgentSession(**facts["session"]) if facts.get("session") else None
 
 
 ORDERS = "after-orders.json"
-TOLD = "after.json"
+STAGE = "after.json"
 AGENT_OUTPUT = "agent"
 CHUNK = 1 << 16
 POLL_PAUSE = 0.1
@@ -93,7 +93,7 @@ def write_orders(
 
 def read_told(folder: Path) -> Mapping[str, Any] | None:
     """Return the agent's exit code and the stage that was reached, or None."""
-    return read_json(folder / TOLD)
+    return read_json(folder / STAGE)
 
 
 def main(path: str) -> NoReturn:
@@ -106,11 +106,11 @@ def main(path: str) -> NoReturn:
     hidden = Redactor(os.environ[name] for name in orders.get("secret", ()))
     status = _run_agent(orders["argv"], folder, hidden)
     if status != 0 or not _succeeded(folder):
-        _tell(folder, stage="agent", agent_exit=status)
+        _write_stage(folder, stage="agent", agent_exit=status)
         _end(status)  # also for 0: the scheduler reads the same files and finds the failure
     if _orders_to_stop:
         _end(STOPPED)
-    _tell(folder, stage="after", agent_exit=status)
+    _write_stage(folder, stage="after", agent_exit=status)
     _end(_run_after(orders, folder))
 
 
@@ -169,16 +169,16 @@ def _write(data: bytes) -> None:
 
 def _succeeded(folder: Path) -> bool:
     """Return whether the adapter reads a success in the output, and the result file, if any, is valid."""
-    told = read_task(folder)
-    kind = None if told is None else adapter(told["adapter"], told["options"])
-    if told is None or kind is None or kind.read is None:
+    facts = read_task(folder)
+    kind = None if facts is None else adapter(facts["adapter"], facts["options"])
+    if facts is None or kind is None or kind.read is None:
         return False
     output = read_all(folder / AGENT_OUTPUT).decode("utf-8", "replace")
     try:
         read_result(folder / RESULT_NAME)
     except InvalidValue:
         return False
-    return kind.read(ProcessEnd(0, output), task_of(told)).problem is None
+    return kind.read(ProcessEnd(0, output), task_of(facts)).problem is None
 
 
 def _run_after(orders: Mapping[str, Any], folder: Path) -> int:
@@ -189,13 +189,13 @@ def _run_after(orders: Mapping[str, Any], folder: Path) -> int:
     except OSError as error:
         words = f"cannot start {orders['after'][0]!r} in {orders['after_cwd']}: {(error.strerror or '').lower()}"
         _write(f"after: {words}\n".encode())
-        _tell(folder, stage="after", agent_exit=0, error=words)
+        _write_stage(folder, stage="after", agent_exit=0, error=words)
         return NOT_STARTED
     return process.wait()
 
 
-def _tell(folder: Path, **told: Any) -> None:
-    store_whole(str(folder), TOLD, json.dumps(told).encode())
+def _write_stage(folder: Path, **facts: Any) -> None:
+    store_whole(str(folder), STAGE, json.dumps(facts).encode())
 
 
 def _end(status: int) -> NoReturn:

@@ -186,18 +186,18 @@ def tail_start(folder: Path, lines: int) -> int:
     """Return the offset of the last `lines` lines after the last gap."""
     parts = _parts(folder)
     end = start = parts[-1].end if parts else 0
-    wanted = lines
+    missing = lines
     for part in reversed(parts):
-        if part.end != start or wanted <= 0:
+        if part.end != start or missing <= 0:
             break
         try:
             for first in range((part.size - 1) // CHUNK * CHUNK, -1, -CHUNK):
                 data = b"".join(part.read(first, min(first + CHUNK, part.size)))
                 searched = len(data) - (part.start + first + len(data) == end)  # the newline at the end begins no line
-                while (found := data.rfind(b"\n", 0, searched)) >= 0:
-                    wanted, searched = wanted - 1, found
-                    if not wanted:
-                        return part.start + first + found + 1
+                while (newline := data.rfind(b"\n", 0, searched)) >= 0:
+                    missing, searched = missing - 1, newline
+                    if not missing:
+                        return part.start + first + newline + 1
         except FileNotFoundError:
             break  # the writer replaced this segment
         start = part.start

@@ -58,8 +58,8 @@ def alive(process: ProcessIdentity) -> bool:
         fields = stat_fields(process.pid)
         return bool(fields) and fields[0] not in _GONE and int(fields[19]) == process.start
     try:
-        found = psutil.Process(process.pid)
-        return int(found.create_time() * 1000) == process.start and found.status() != psutil.STATUS_ZOMBIE
+        current = psutil.Process(process.pid)
+        return int(current.create_time() * 1000) == process.start and current.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
@@ -73,12 +73,12 @@ def tagged(run_id: str) -> list[int]:
 def runs_here(state: Path) -> set[str]:
     """Return the runs of this state folder that have living processes."""
     home = f"{RESULT_FILE}={state}{os.sep}".encode()
-    found = set()
+    run_ids = set()
     for pid in psutil.pids():
         environment = _environment(pid)
         if any(line.startswith(home) for line in environment) and pid != os.getpid() and _runs(pid):
-            found |= {line.decode().partition("=")[2] for line in environment if line.startswith(f"{TAG}=".encode())}
-    return found
+            run_ids |= {line.decode().partition("=")[2] for line in environment if line.startswith(f"{TAG}=".encode())}
+    return run_ids
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -59,24 +59,24 @@ class Redactor:
         if not self._pieces:
             return data
         data = self._held + data
-        found = self._find(data, covered=self._covered)
+        spans = self._find(data, covered=self._covered)
         shown = self._begun(data)
-        begin, end = next(((begin, end) for begin, end in found if begin < shown < end), (shown, shown))
+        begin, end = next(((begin, end) for begin, end in spans if begin < shown < end), (shown, shown))
         if len(data) - begin <= HELD_LIMIT:
             shown = end = begin
         self._held, self._covered = data[shown:], end - shown
-        return _mask(data, found, shown)
+        return _mask(data, spans, shown)
 
     def rest(self) -> bytes:
         """Return the held bytes, at the end of the stream."""
-        data, found = self._held, self._find(self._held, covered=self._covered)
+        data, spans = self._held, self._find(self._held, covered=self._covered)
         self._held, self._covered = b"", 0
-        return _mask(data, found, len(data))
+        return _mask(data, spans, len(data))
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return bytes without their secrets; the held bytes of the stream stay."""
-        found = self._find(data)
-        return _mask(data, found, len(data)) if found else data
+        spans = self._find(data)
+        return _mask(data, spans, len(data)) if spans else data
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
@@ -101,13 +101,13 @@ class Redactor:
             places += _occurrences(piece, data)
         for grams in self._many:
             places += grams.find(data)
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for begin, end in sorted(places):
-            if found and begin < found[-1][1]:
-                found[-1] = (found[-1][0], max(end, found[-1][1]))
+            if spans and begin < spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
-                found.append((begin, end))
-        return found
+                spans.append((begin, end))
+        return spans
 
     def _begun(self, data: bytes) -> int:
         """Return the start of the longest suffix of `data` that may begin a secret."""
@@ -146,15 +146,15 @@ class _Grams:
         return max((last // 2, last, 0), key=lambda at: len(set(piece[at : at + self._stretch + WORD - 1])))
 
     def find(self, data: bytes) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for phase in self._phases:
             count = (len(data) - phase) // WORD
             if count <= 0:
                 continue
             words = memoryview(data)[phase : phase + count * WORD].cast("I")[:: self._step].tolist()
             if not self._words.isdisjoint(words):
-                found += self._verify(data, words, phase)
-        return found
+                spans += self._verify(data, words, phase)
+        return spans
 
     def _verify(self, data: bytes, words: list[int], phase: int) -> Iterator[tuple[int, int]]:
         wanted, pieces, step = self._words, self._pieces, self._step * WORD
@@ -192,7 +192,9 @@ def forms(secret: str) -> Iterator[bytes]:
     long = [line for line in lines if len(line.encode("utf-8", "surrogateescape")) >= SHORTEST]
     for line in long:
         yield from _escaped(line)
-        yield from _percent(line.encode("utf-8", "surrogateescape"))
+        data = line.encode("utf-8", "surrogateescape")
+        if not data.isalnum():
+            yield from {b"".join(map(table.__getitem__, data)) for table in _percent_tables()}
     if long:
         yield from _base64(secret.encode("utf-8", "surrogateescape"))
 
@@ -201,41 +203,37 @@ def _escaped(line: str) -> set[bytes]:
     """Return a line unchanged, as `repr`, and as JSON, also nested in another JSON text."""
     plain = json.dumps(line)[1:-1]
     wide = json.dumps(line, ensure_ascii=False)[1:-1]
-    found = {line, repr(line)[1:-1], json.dumps(plain)[1:-1], json.dumps(wide, ensure_ascii=False)[1:-1]}
-    for one in (plain, wide):
-        found |= {one, one.replace("/", "\\/"), one.translate(_HTML)}
-    return {one.encode("utf-8", "surrogateescape") for one in found}
+    spellings = {line, repr(line)[1:-1], json.dumps(plain)[1:-1], json.dumps(wide, ensure_ascii=False)[1:-1]}
+    for text in (plain, wide):
+        spellings |= {text, text.replace("/", "\\/"), text.translate(_HTML)}
+    return {text.encode("utf-8", "surrogateescape") for text in spellings}
 
 
 @cache
 def _percent_tables() -> list[list[bytes]]:
     tables = []
     for left in _LEFT_BY_ENCODERS:
-        kept = _UNRESERVED + left
+        unchanged = _UNRESERVED + left
         for hexadecimal in (b"%%%02X", b"%%%02x"):
-            table = [bytes((one,)) if one in kept else hexadecimal % one for one in range(256)]
-            tables += [table, [b"+" if one == ord(" ") else table[one] for one in range(256)]]
+            table = [bytes((byte,)) if byte in unchanged else hexadecimal % byte for byte in range(256)]
+            tables += [table, [b"+" if byte == ord(" ") else table[byte] for byte in range(256)]]
     return tables
-
-
-def _percent(line: bytes) -> set[bytes]:
-    return {b"".join(map(table.__getitem__, line)) for table in _percent_tables()} if not line.isalnum() else set()
 
 
 def _base64(secret: bytes) -> Iterator[bytes]:
     """Yield a secret as base64: alone, in lines, and inside a longer text such as `user:secret`."""
     bare = secret.strip()
-    found: set[bytes] = set()
+    spellings: set[bytes] = set()
     for value in {secret, bare, bare + b"\n"}:
         whole = b2a_base64(value, newline=False)
-        found |= {whole, whole.rstrip(b"=")}
-        found |= {whole[at : at + width] for width in (64, 76) for at in range(0, len(whole), width)}
+        spellings |= {whole, whole.rstrip(b"=")}
+        spellings |= {whole[at : at + width] for width in (64, 76) for at in range(0, len(whole), width)}
     for before in range(3):
         shifted = b2a_base64(bytes(before) + bare, newline=False)
-        found.add(shifted[-(-before * 4 // 3) : (before + len(bare)) * 4 // 3])
-    for one in found:
-        if len(one) >= SHORTEST:
-            yield from {one, one.replace(b"+", b"-").replace(b"/", b"_")}
+        spellings.add(shifted[-(-before * 4 // 3) : (before + len(bare)) * 4 // 3])
+    for text in spellings:
+        if len(text) >= SHORTEST:
+            yield from {text, text.replace(b"+", b"-").replace(b"/", b"_")}
 
 
 def _cut(form: bytes) -> Iterator[bytes]:
@@ -253,11 +251,11 @@ def _occurrences(piece: bytes, data: bytes) -> Iterator[tuple[int, int]]:
         at = data.find(piece, at + 1)
 
 
-def _mask(data: bytes, found: list[tuple[int, int]], end: int) -> bytes:
-    """Return `data` up to `end` with a mask in each place of `found`."""
+def _mask(data: bytes, spans: list[tuple[int, int]], end: int) -> bytes:
+    """Return `data` up to `end` with a mask in each place of `spans`."""
     shown: list[bytes] = []
     at = 0
-    for begin, over in found:
+    for begin, over in spans:
         if begin >= end:
             break
         shown += (data[at:begin], MASK)

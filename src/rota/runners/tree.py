@@ -17,14 +17,14 @@ def descendants(pid: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """Return the pids that a process has started or, as a subreaper, inherited; Linux only."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except OSError:
         pass  # it ended just now; the next round finds its children under another parent
-    return found
+    return pids
 
 
 class _Table(dict[int, list[int]]):
@@ -40,12 +40,8 @@ def _table() -> _Table:
 
 
 def _parents_from_proc() -> list[tuple[int, int]]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        fields = stat_fields(int(name))
-        if fields:
-            found.append((int(name), int(fields[1])))
-    return found
+    rows = ((int(name), stat_fields(int(name))) for name in os.listdir("/proc") if name.isdigit())
+    return [(pid, int(fields[1])) for pid, fields in rows if fields]
 
 
 def _parents_from_ps() -> list[tuple[int, int]]:
@@ -85,13 +81,13 @@ def send(pid: int, *signals: int) -> None:
 
 def groups(pids: Iterable[int]) -> set[int]:
     """Return the process groups of descendants of this process; all their members are descendants."""
-    found = set()
+    group_ids = set()
     for pid in pids:
         try:
-            found.add(os.getpgid(pid))
+            group_ids.add(os.getpgid(pid))
         except OSError:
             pass  # it is gone
-    return found - {os.getpgrp()}
+    return group_ids - {os.getpgrp()}
 
 
 def signal_all(root: int, *signals: int) -> list[int]:
@@ -108,13 +104,13 @@ def signal_all(root: int, *signals: int) -> list[int]:
 def signal_once(root: int, *signals: int, leave_out: Container[int] = ()) -> list[int]:
     """Send `signals` to the present descendants of `root`, each as soon as it is found."""
     children_of = children if LINUX and os.path.exists(f"/proc/{root}/task/{root}/children") else _table().__getitem__
-    found: dict[int, None] = {}
+    seen: dict[int, None] = {}
     open_pids = [root]
-    while open_pids and len(found) < PROCESS_LIMIT:
+    while open_pids and len(seen) < PROCESS_LIMIT:
         for pid in children_of(open_pids.pop()):
-            if pid not in found:  # it may have got another parent
+            if pid not in seen:  # it may have got another parent
                 open_pids.append(pid)
-                found[pid] = None
+                seen[pid] = None
                 if pid not in leave_out:
                     send(pid, *signals)
-    return [pid for pid in found if pid not in leave_out]
+    return [pid for pid in seen if pid not in leave_out]

@@ -113,7 +113,7 @@ def _git(*words: str, at: str) -> str:
         why = (error.strerror or str(error)).lower()
         raise WorkspaceFailed(f"git cannot be started in {at!r}: {why}", hint="try it there by hand") from error
     try:
-        written, said = process.communicate(timeout=GIT_SECONDS)
+        written, errors = process.communicate(timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # with its hooks
@@ -121,11 +121,11 @@ def _git(*words: str, at: str) -> str:
         hint = "look at the repository: a hook or a lock may hold git up"
         raise WorkspaceFailed(f"git {words[0]} took longer than {GIT_SECONDS:g} s in {at}", hint=hint) from None
     if process.returncode != 0:
-        raise _failure(words, said.decode("utf-8", "replace"), at=at)
+        raise _failure(words, errors.decode("utf-8", "replace"), at=at)
     return written.decode("utf-8", "surrogateescape")
 
 
-def _failure(words: tuple[str, ...], said: str, *, at: str) -> WorkspaceFailed:
-    text = "; ".join(line.strip() for line in said.splitlines() if line.strip())[:ERROR_LIMIT]
+def _failure(words: tuple[str, ...], errors: str, *, at: str) -> WorkspaceFailed:
+    text = "; ".join(line.strip() for line in errors.splitlines() if line.strip())[:ERROR_LIMIT]
     hint = next((hint for part, hint in _HINTS.items() if part in text.lower()), f"try the same by hand in {at}")
-    return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'it said nothing'}", hint=hint)
+    return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'it errors nothing'}", hint=hint)

@@ -44,15 +44,12 @@ class SchedulerObserver(ProcessObserver, Protocol):
 
     def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
         """The scheduler serves; it recovered so many runs of an earlier process, and `going_on` still run."""
-        ...
 
     def paused(self, found: Pauses) -> None:
         """Pauses began, changed or ended."""
-        ...
 
     def listening(self, url: str) -> None:
         """HTTP is served at this address."""
-        ...
 
 
 class Daemon(ServingHost):

@@ -58,23 +58,18 @@ class ProcessObserver(Protocol):
 
     def applied(self, plan: Plan) -> None:
         """The file was applied."""
-        ...
 
     def broken(self, error: RotaError) -> None:
         """The file has problems; the last applied jobs stay."""
-        ...
 
     def fired(self, fired: Fired) -> None:
         """A job fired or skipped instants."""
-        ...
 
     def finished(self, run: Run) -> None:
         """A run ended or returned to the queue."""
-        ...
 
     def stopping(self, stop: Stop, *, running: int) -> None:
         """A stop began."""
-        ...
 
 
 class Host(ABC):

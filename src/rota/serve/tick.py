@@ -63,11 +63,9 @@ class TickObserver(ProcessObserver, Protocol):
 
     def begun(self, settings: Settings) -> None:
         """The tick has the lock and starts."""
-        ...
 
     def looked(self, report: TickReport) -> None:
         """The tick has fired and claimed; its runs continue, and other ticks may start."""
-        ...
 
 
 class Tick(Host):

@@ -146,8 +146,8 @@ def _parsed(content: bytes, method: str, url: str) -> Any:
 
 
 def _refusal_text(data: Any) -> str:
-    found = data.get("message") or data.get("error") if isinstance(data, dict) else None
-    words = "".join(c if c.isprintable() else " " for c in found) if isinstance(found, str) else ""
+    text = data.get("message") or data.get("error") if isinstance(data, dict) else None
+    words = "".join(c if c.isprintable() else " " for c in text) if isinstance(text, str) else ""
     return f" {words[:REFUSAL_TEXT_LIMIT]}" if words else ""
 
 
