@@ -364,7 +364,7 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_ForPeople(stamp) if sys.stderr.isatty() else _AsJson())
     if console and not verbose:
-        handler.addFilter(_left_to_the_log)
+        handler.addFilter(lambda record: _told(record).event not in TOLD_BY_CONSOLE)
     logger = logging.getLogger("rota")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
@@ -382,6 +382,9 @@ def same_stream() -> bool:
 def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str]]:
     """Return the functions that report dropped lines on stdout and stderr; `as_json` is for stdout."""
 
+    def in_words(lines: int) -> str:
+        return f"rota: dropped {counted(lines, 'line')} because this output was not read"
+
     def on_console(lines: int) -> str:
         return json_text({"event": "dropped", "at": iso(clock.now()), "lines": lines})
 
@@ -389,14 +392,7 @@ def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str
         at = iso(clock.now())
         return json_text({"event": "lines dropped", "lines": lines, "level": "warning", "timestamp": at})
 
-    return {
-        "stdout": on_console if as_json else _dropped_words,
-        "stderr": _dropped_words if sys.stderr.isatty() else in_log,
-    }
-
-
-def _dropped_words(lines: int) -> str:
-    return f"rota: dropped {counted(lines, 'line')} because this output was not read"
+    return {"stdout": on_console if as_json else in_words, "stderr": in_words if sys.stderr.isatty() else in_log}
 
 
 class _AsJson(logging.Formatter):
@@ -422,10 +418,6 @@ class _ForPeople(logging.Formatter):
 
 def _told(record: logging.LogRecord) -> LogLine:
     return record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage(), {})
-
-
-def _left_to_the_log(record: logging.LogRecord) -> bool:
-    return _told(record).event not in TOLD_BY_CONSOLE
 
 
 def run_in_foreground(
@@ -519,7 +511,8 @@ class TickConsole:
         done = [(fired, "fired"), (skipped, "skipped"), (report.recovered, "recovered")]
         told = [f"{number:,} {word}" for number, word in done if number] or ["nothing was due"]
         if report.carried:
-            told.append(f"{len(report.carried)} running ({_named(report.carried)})")
+            names = ", ".join(report.carried[:NAMED]) + (", …" if len(report.carried) > NAMED else "")
+            told.append(f"{len(report.carried)} running ({names})")
         if report.ready:
             told.append(f"{counted(report.ready, 'run')} waiting for a slot")
         if report.next_at is not None:
@@ -577,7 +570,3 @@ def fired_json(fired: Iterable[Fired]) -> dict[str, list[dict[str, Any]]]:
             {"run": born.handle, "id": born.id, "reason": reason.value, "count": count} for born, reason, count in skips
         ],
     }
-
-
-def _named(handles: tuple[str, ...]) -> str:
-    return ", ".join(handles[:NAMED]) + (", …" if len(handles) > NAMED else "")

@@ -402,11 +402,11 @@ def maker_here(invocation: "Invocation") -> "Author":
 def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
     """Refuse a command that an agent's run may not use, and any command of an unknown run."""
     path = command_path(ctx)
-    if path in STATELESS or (path == "mcp" and _only_lists(invocation, ctx)):
+    if path in STATELESS or (path == "mcp" and (invocation.as_json or ctx.params.get("listing"))):
         return
     maker = invocation.maker()
     if maker.unknown is not None:
-        raise _unknown(invocation, maker.unknown, path)
+        raise RunUnknown(maker.unknown, f"`rota {path}`", invocation.source_folder())
     if not maker.is_agent:
         return
     if path == "mcp":
@@ -419,18 +419,6 @@ def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
         return
     option = f" {_spelled(ctx, acts or beyond)}".rstrip()
     raise AgentRefused(f"`rota {path}{option}`", maker.run or maker.name)
-
-
-def _only_lists(invocation: "Invocation", ctx: click.Context) -> bool:
-    return invocation.as_json or bool(ctx.params.get("listing"))
-
-
-def _unknown(invocation: "Invocation", run_id: str, path: str) -> "RotaError":
-    try:
-        where = str(invocation.place().folder)
-    except ProjectMissing:
-        where = str(invocation.cwd)
-    return RunUnknown(run_id, f"`rota {path}`", where)
 
 
 def _spelled(ctx: click.Context, name: str | None) -> str:

@@ -13,7 +13,6 @@ from rota.text.format import full_time, read_instant, roughly
 
 if TYPE_CHECKING:
     from rota.operations.bulk import Backfilled, Range
-    from rota.store.driver import Store
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 SHOWN = 3
@@ -41,10 +40,11 @@ def backfill_command(
     """Create a run of JOB for each instant of a past range; they run in sequence unless --parallel is set."""
     from rota.engine.membership.control import wake
     from rota.operations.bulk import backfill, backfilled_json
+    from rota.operations.jobs import show_job
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        zone = _zone(store, job)
+        zone = show_job(store, job).job.spec.schedule.timezone
         wanted = _range(since, until, zone, now=now, parallel=parallel, only_missed=only_missed)
         done = backfill(store, job, wanted, now=now, dry_run=dry_run)
         if not dry_run:
@@ -54,12 +54,6 @@ def backfill_command(
         return
     for line in _lines(done, zone, parallel=parallel, dry_run=dry_run, now=now):
         click.echo(line)
-
-
-def _zone(store: "Store", job: str) -> str:
-    from rota.operations.jobs import show_job
-
-    return show_job(store, job).job.spec.schedule.timezone
 
 
 def _range(since: str, until: str, zone: str, *, now: datetime, parallel: bool, only_missed: bool) -> "Range":

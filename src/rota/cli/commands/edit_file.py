@@ -49,7 +49,12 @@ def add_command(
     """Add a job NAME to rota.yaml. A job without a schedule is started manually."""
     from rota.operations.project.edit import add_job, read_settings
 
-    schedule = {"cron": _one_or_all(crons), "interval": interval, "at": at, "timezone": timezone}
+    schedule = {
+        "cron": crons[0] if len(crons) == 1 else list(crons),
+        "interval": interval,
+        "at": at,
+        "timezone": timezone,
+    }
     keys: dict[str, Any] = {key: value for key, value in {**schedule, "shell": shell}.items() if value}
     others = read_settings(settings)
     if words:
@@ -62,10 +67,6 @@ def add_command(
         print_json(_as_json(added, now, dry_run=dry_run))
         return
     _show(added, now, dry_run=dry_run)
-
-
-def _one_or_all(crons: tuple[str, ...]) -> Any:
-    return crons[0] if len(crons) == 1 else list(crons)
 
 
 def _show(added: "Added", now: datetime, *, dry_run: bool) -> None:

@@ -168,20 +168,15 @@ def _member(text: str) -> "Member":
 
 def _tell(invocation: Invocation, view: "GroupView") -> None:
     from rota.operations.groups import group_json
+    from rota.operations.jobs import project_timezone
 
     if invocation.as_json:
         print_json(group_json(view))
         return
-    zone = _zone(invocation)
+    with invocation.store() as (_, store):
+        zone = project_timezone(store)
     for line in group_lines(view, zone, now=invocation.now()):
         click.echo(line)
-
-
-def _zone(invocation: Invocation) -> str:
-    from rota.operations.jobs import project_timezone
-
-    with invocation.store() as (_, store):
-        return project_timezone(store)
 
 
 GROUP_COLOURS = {

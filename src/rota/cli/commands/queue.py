@@ -100,14 +100,8 @@ def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
 
 
 def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
-    return [
-        "direct",
-        call.name,
-        roughly(now - call.asked_at),
-        "",
-        "",
-        f"served before the queue (pid {call.caller.pid})",
-    ]
+    why = f"served before the queue (pid {call.caller.pid})"
+    return ["direct", call.name, roughly(now - call.asked_at), "", "", why]
 
 
 def _ready(one: "ReadyRun", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":

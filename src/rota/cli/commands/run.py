@@ -144,7 +144,7 @@ def follow_run(
     invocation: Invocation, place: "ProjectPaths", store: "Store", *, run: "Run", bound: timedelta | None = None
 ) -> int:
     """Follow a run to its end, the limit or Ctrl-C; return the exit code."""
-    return _Following(invocation, place, store, run, bound=bound).to_the_end()
+    return _RunFollower(invocation, place, store, run, bound=bound).to_the_end()
 
 
 def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
@@ -178,7 +178,33 @@ def _tell_queued(invocation: Invocation, run: "Run", *, served: bool, off: bool)
     click.echo(told, err=invocation.as_json)
 
 
-class _Following:
+class _Follower:
+    def __init__(
+        self, invocation: Invocation, place: "ProjectPaths", store: "Store", *, bound: timedelta | None
+    ) -> None:
+        self._invocation = invocation
+        self._place = place
+        self._store = store
+        self._deadline = None if bound is None else invocation.clock.monotonic() + bound.total_seconds()
+        self._quiet = invocation.as_json
+        self._open = False
+
+    def _expired(self) -> bool:
+        return self._deadline is not None and self._invocation.clock.monotonic() >= self._deadline
+
+    def _say(self, text: str, *, end_line: bool) -> None:
+        if self._open and not self._quiet:
+            click.echo(text, nl=end_line)
+            self._open = not end_line
+
+    def _print(self, lines: list[str]) -> None:
+        if not self._quiet:
+            for line in lines:
+                self._say("", end_line=True)
+                click.echo(f"│ {line}")
+
+
+class _RunFollower(_Follower):
     def __init__(
         self, invocation: Invocation, place: "ProjectPaths", store: "Store", run: "Run", *, bound: timedelta | None
     ) -> None:
@@ -186,15 +212,10 @@ class _Following:
         from rota.operations.output import follow
         from rota.operations.runs import show_run
 
-        self._invocation = invocation
-        self._place = place
-        self._store = store
+        super().__init__(invocation, place, store, bound=bound)
         self._run = run
-        self._bound = bound
-        self._quiet = invocation.as_json
         spec = show_run(store, run.id).spec
         self._reader = follow_members(store, run) or follow(place.state, run.id, spec=spec)
-        self._open = False
         self._told: set[str | None] = set()
 
     def to_the_end(self) -> int:
@@ -216,7 +237,7 @@ class _Following:
         self._begin()
         shown_start = False
         while not self._run.status.final:
-            if self._bound is not None and clock.monotonic() - began >= self._bound.total_seconds():
+            if self._expired():
                 return self._leave_at_limit()
             if not attended(self._store, self._place.state, now=self._invocation.now(), run=self._run):
                 return self._leave_alone()
@@ -259,17 +280,6 @@ class _Following:
         if why:
             self._begin()
             self._say(f", waits {why}", end_line=True)
-
-    def _say(self, text: str, *, end_line: bool) -> None:
-        if self._open and not self._quiet:
-            click.echo(text, nl=end_line)
-            self._open = not end_line
-
-    def _print(self, lines: list[str]) -> None:
-        if not self._quiet:
-            for line in lines:
-                self._say("", end_line=True)
-                click.echo(f"│ {line}")
 
     def _finish(self) -> int:
         if self._quiet:
@@ -371,7 +381,7 @@ def read_lines(text: str) -> dict[int, dict[str, Any]]:
 
 def _params(line: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line, parse_constant=_no_number)
+        found = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:
         raise InvalidValue(
             f"line {number} is no JSON: {error}", hint='write one object a line: {"name": "x"}'
@@ -381,7 +391,7 @@ def _params(line: str, number: int) -> dict[str, Any]:
     return found
 
 
-def _no_number(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is no number in JSON")
 
 
@@ -448,7 +458,7 @@ def call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: tim
 
     with invocation.store() as (place, store):
         call_id = ask_direct(store, place.state, job, now=invocation.now(), params=params)
-        calling = _Calling(invocation, place, store, call_id, job, bound=bound)
+        calling = _CallFollower(invocation, place, store, call=(call_id, job), bound=bound)
         try:
             tell_pause(invocation, store, "the call")
             return calling.to_the_end()
@@ -479,35 +489,27 @@ def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> i
 
 
 def _behind(ahead: int) -> str:
-
     return f", behind {counted(ahead, 'caller')}" if ahead else ""
 
 
-class _Calling:
+class _CallFollower(_Follower):
     def __init__(
         self,
         invocation: Invocation,
         place: "ProjectPaths",
         store: "Store",
-        call_id: str,
-        job: str,
         *,
+        call: tuple[str, str],
         bound: timedelta | None,
     ) -> None:
         from rota.operations.direct_calls import direct_spec, direct_view
         from rota.operations.output import follow
 
-        asked = direct_view(store, call_id)
-        spec = direct_spec(store, asked) if asked is not None else None
-        self._invocation = invocation
-        self._place = place
-        self._store = store
-        self._id = call_id
-        self._job = job
-        self._bound = bound
-        self._quiet = invocation.as_json
-        self._reader = follow(place.state, call_id, spec=spec)
-        self._open = False
+        super().__init__(invocation, place, store, bound=bound)
+        self._id, self._job = call
+        view = direct_view(store, self._id)
+        spec = direct_spec(store, view) if view is not None else None
+        self._reader = follow(place.state, self._id, spec=spec)
 
     def give_up(self) -> bool:
         """Leave the queue, or stop the call; return whether it was unfinished."""
@@ -518,19 +520,17 @@ class _Calling:
     def given_up(self) -> int:
         """Handle Ctrl-C."""
         self.give_up()
-        self._end_line()
+        self._say("", end_line=True)
         click.echo(f"{self._job}  given up   rota show {self._id}", err=self._quiet)
         return INTERRUPTED
 
     def to_the_end(self) -> int:
         """Follow the call until it ends or the limit expires."""
-        clock = self._invocation.clock
-        began = clock.monotonic()
         view = self._look()
         self._begin(view)
         shown_start = False
         while not view.status.final:
-            if self._bound is not None and clock.monotonic() - began >= self._bound.total_seconds():
+            if self._expired():
                 return self._leave_at_limit(view)
             self._invocation.pause(LOOK_AGAIN)
             view = self._look()
@@ -565,21 +565,9 @@ class _Calling:
     def _started(self, view: "DirectView") -> None:
         from rota.operations.jobs import project_timezone
 
-        if self._open and view.started_at is not None:
+        if view.started_at is not None:
             at = clock_time(view.started_at, project_timezone(self._store))
-            click.echo(f" → RUNNING  {at}   (Ctrl-C cancels it)")
-            self._open = False
-
-    def _end_line(self) -> None:
-        if self._open:
-            click.echo("")
-            self._open = False
-
-    def _print(self, lines: list[str]) -> None:
-        if not self._quiet:
-            for line in lines:
-                self._end_line()
-                click.echo(f"│ {line}")
+            self._say(f" → RUNNING  {at}   (Ctrl-C cancels it)", end_line=True)
 
     def _finish(self, view: "DirectView") -> int:
         from rota.operations.direct_calls import direct_json
@@ -587,7 +575,7 @@ class _Calling:
         if self._quiet:
             print_json(direct_json(view))
         else:
-            self._end_line()
+            self._say("", end_line=True)
             click.echo(final_line(view))
         return EXIT_CODES[view.status.value]
 
@@ -595,7 +583,7 @@ class _Calling:
         from rota.operations.direct_calls import direct_json
 
         self.give_up()
-        self._end_line()
+        self._say("", end_line=True)
         if self._quiet:
             print_json(direct_json(view))
         what = "was still running and is cancelled" if view.started_at else "got no slot and gives up its place"

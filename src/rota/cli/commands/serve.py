@@ -164,13 +164,8 @@ def stop_command(
     modes = [mode for mode, given in chosen.items() if given]
     if len(modes) > 1:
         raise click.UsageError("only one of --when-idle, --within, --now and --detach makes sense")
-    _stop(invocation, modes[0] if modes else "grace", _bound(within, at_once=at_once), dry_run=dry_run)
-
-
-def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
-    if at_once:
-        return timedelta()
-    return read_duration(within) if within else None
+    bound = timedelta() if at_once else read_duration(within) if within else None
+    _stop(invocation, modes[0] if modes else "grace", bound, dry_run=dry_run)
 
 
 def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
@@ -234,16 +229,11 @@ def open_command(invocation: Invocation, *, only_print: bool) -> None:
     url = login_address(invocation.place().state)
     if invocation.as_json:
         print_json({"url": url})
-    elif only_print or not _opened(url):
+    elif only_print or click.launch(url) != 0:
         click.echo(url)
         click.echo("it logs one browser in, within a minute", err=True)
     else:
         click.echo(f"opened {url.partition('?')[0].removesuffix('/login')}")
-
-
-def _opened(url: str) -> bool:
-    """Open an address in the browser; return whether there is one."""
-    return click.launch(url) == 0
 
 
 @click.command("token", cls=RotaCommand)

@@ -67,7 +67,10 @@ def service_command(
     if action == "install" and not only_print and not dry_run:
         ensure_trust(invocation)
     if only_print:
-        _print_text(invocation, service)
+        if invocation.as_json:
+            print_json({"name": service.facts.name, "manager": service.manager, "text": service.text})
+        else:
+            click.echo(service.text, nl=False)
     elif dry_run and action in ("install", "remove", "restart"):
         _answer(invocation, service, action, dry_run=True)
     elif action == "status":
@@ -119,13 +122,6 @@ def _told_store(invocation: Invocation) -> str:
         hint = "write `store: postgresql://user:${secret:NAME}@host/database` into rota.yaml, or use ~/.pgpass"
         raise ServiceUnavailable("ROTA_STORE holds a password, and the service's file would show it", hint=hint)
     return store
-
-
-def _print_text(invocation: Invocation, service: "Service") -> None:
-    if invocation.as_json:
-        print_json({"name": service.facts.name, "manager": service.manager, "text": service.text})
-    else:
-        click.echo(service.text, nl=False)
 
 
 def _carry_out(service: "Service", action: str) -> None:

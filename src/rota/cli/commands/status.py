@@ -16,7 +16,7 @@ from rota.model.clock import say_duration
 from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
 from rota.model.records import cut
 from rota.model.store_url import shown
-from rota.operations.status.summary import SchedulerSummary, WorkerView, summary_json
+from rota.operations.status.summary import SchedulerSummary, summary_json
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.text.ansi import plain
 from rota.text.format import ago, day_time, roughly
@@ -387,7 +387,8 @@ def summary_lines(found: SchedulerSummary, zone: str, *, now: datetime) -> Itera
     yield f"queue     {_counts(told['queue_counts'])}"
     yield f"claimable {'yes' if found.claimable else 'no'}"
     for worker, counts in zip(found.workers, (one["counts"] for one in told["workers"]), strict=True):
-        yield f"worker    {_worker(worker)}: {_counts(counts)}"
+        registered = "registered" if worker.registered else "not registered"
+        yield f"worker    {worker.name} ({worker.id}), {registered}: {_counts(counts)}"
     if found.registered is False:
         yield "          the worker that you named is not registered"
     yield f"mode      {found.mode}"
@@ -398,10 +399,6 @@ def summary_lines(found: SchedulerSummary, zone: str, *, now: datetime) -> Itera
 
 def _counts(counts: Mapping[str, Any]) -> str:
     return " · ".join(f"{name} {counts[name]:,}" for name in ORDER if name in counts)
-
-
-def _worker(worker: WorkerView) -> str:
-    return f"{worker.name} ({worker.id}), {'registered' if worker.registered else 'not registered'}"
 
 
 @click.command("ack", cls=RotaCommand)

@@ -78,9 +78,9 @@ def _show(view: "UsageView", tz: str) -> None:
     if not view.rows:
         click.echo(f"nothing ran since {full_time(view.since, tz, now=view.until)} ({tz})")
         return
-    columns = [(title, of) for title, of in _columns() if any(of(used) != UNKNOWN for used in view.rows)]
+    columns = [(title, of) for title, of in COLUMNS if any(of(used) != UNKNOWN for used in view.rows)]
     lines = [*view.rows, view.total] if len(view.rows) > 1 else list(view.rows)
-    names = [used.name or NOBODY[view.by] for used in view.rows] + ["total"] * (len(lines) > len(view.rows))
+    names = [used.name or UNNAMED[view.by] for used in view.rows] + ["total"] * (len(lines) > len(view.rows))
     texts = [[of(used) for _, of in columns] for used in lines]
     widths = [max(len(title), *(len(row[at]) for row in texts)) for at, (title, _) in enumerate(columns)]
     titles = [Column(title.rjust(width)) for (title, _), width in zip(columns, widths, strict=True)]
@@ -91,19 +91,18 @@ def _show(view: "UsageView", tz: str) -> None:
     print_table([Column(view.by.value.upper()), *titles], rows)
 
 
-NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
+UNNAMED = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
 """What those lines are called that have no name."""
 
 
-def _columns() -> "list[tuple[str, Callable[[Used], str]]]":
-    return [
-        ("RUNS", lambda used: f"{used.runs:,}"),
-        ("TIME", lambda used: say_duration(whole_seconds(used.took))),
-        ("TOKENS IN", lambda used: _told(used, used.tokens_in)),
-        ("TOKENS OUT", lambda used: _told(used, used.tokens_out)),
-        ("REQUESTS", lambda used: _told(used, used.requests)),
-        ("COST", lambda used: _told(used, used.usd, say_money)),
-    ]
+COLUMNS: "list[tuple[str, Callable[[Used], str]]]" = [
+    ("RUNS", lambda used: f"{used.runs:,}"),
+    ("TIME", lambda used: say_duration(whole_seconds(used.took))),
+    ("TOKENS IN", lambda used: _told(used, used.tokens_in)),
+    ("TOKENS OUT", lambda used: _told(used, used.tokens_out)),
+    ("REQUESTS", lambda used: _told(used, used.requests)),
+    ("COST", lambda used: _told(used, used.usd, say_money)),
+]
 
 
 def _told(used: "Used", amount: "Amount", say: Callable[[int], str] = "{:,}".format) -> str:
