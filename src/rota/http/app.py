@@ -38,16 +38,13 @@ PAGES = (
 
 async def refused(error: RotaError, scope: Scope, *, base: str) -> Response:
     """Return an error as a response."""
-    if not _wants_page(scope) or isinstance(error, HostRefused):
+    # Programs, and scripts of pages, do not accept HTML first.
+    page = not scope["path"].startswith("/api/") and Headers(scope=scope).get("accept", "").startswith("text/html")
+    if not page or isinstance(error, HostRefused):
         return problem(error)
     from rota.http.pages.page import error_page  # the first page loads the templates
 
     return await run_sync(partial(error_page, error, scope, base=base))
-
-
-def _wants_page(scope: Scope) -> bool:
-    """Return whether a browser requests a page; programs do not accept HTML first."""
-    return not scope["path"].startswith("/api/") and Headers(scope=scope).get("accept", "").startswith("text/html")
 
 
 ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."

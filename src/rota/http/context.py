@@ -32,7 +32,7 @@ from rota.store.driver import Store
 from rota.text.format import read_coming, read_instant
 
 PREFIX = "/api/v1"
-LONGEST_TARGET = 200
+MAX_TARGET = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _target(request: Request) -> str:
     """Return the target of a request: the names in its path, else in its body."""
     named = [str(value).replace("~", "/") for value in request.path_params.values()]
     body = getattr(request.state, "body", None)
-    given = [str(body[key])[:LONGEST_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
+    given = [str(body[key])[:MAX_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
     return ", ".join(named or given)
 
 

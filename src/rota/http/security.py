@@ -197,8 +197,9 @@ class Authenticator:
         """The nonces of ended sessions."""
         self.token = token
         self.clock = clock
-        self._hosts = LOOPBACK | hosts | ({urlsplit(public_url).hostname or ""} if public_url else set())
-        self._public_origin = _origin(public_url) if public_url else None
+        public = urlsplit(public_url)
+        self._hosts = LOOPBACK | hosts | ({public.hostname or ""} if public_url else set())
+        self._public_origin = f"{public.scheme}://{public.netloc}".lower() if public_url else None
         self._failures = Failures()
 
     def check_host(self, head: RequestHead) -> None:
@@ -210,59 +211,49 @@ class Authenticator:
     def check_origin(self, head: RequestHead) -> None:
         """Refuse a request that a page of another origin sent, of any method."""
         origin = head.headers.get("origin")
-        if "origin" in head.repeated or (origin is not None and not self._is_own(origin, head)):
+        if origin is None:
+            allowed = head.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+        else:
+            own = f"{head.scheme}://{head.headers.get('host', '')}".lower()
+            allowed = "origin" not in head.repeated and origin.lower() in (own, self._public_origin)
+        if not allowed:
             raise errors.OriginRefused
-        if origin is None and head.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise errors.OriginRefused
-
-    def _is_own(self, origin: str, head: RequestHead) -> bool:
-        own = f"{head.scheme}://{head.headers.get('host', '')}".lower()
-        return origin.lower() in (own, self._public_origin)
 
     def admit(self, head: RequestHead) -> Caller:
         """Authenticate by bearer token or session cookie; rate-limit failures per client."""
-        at = self.clock.monotonic()
-        caller = self._known(head)
+        session = self.session_in(head.headers.get("cookie", ""))
+        caller = self._caller(head, session)
         if caller is None:
-            if "authorization" not in head.headers and not self._cookie(head):
+            if "authorization" not in head.headers and not session:
                 raise errors.NoToken  # no guess, so it is not counted
-            wait = self._failures.wait(head.client, at)
-            if wait:
-                raise errors.TooManyFailures(wait)
-            self._failures.note(head.client, at)
-            raise errors.NoToken("the token is not one of this project")
+            self._refuse_token(head.client)
         if caller.browser and head.method not in SAFE and "origin" not in head.headers:
             raise errors.OriginRefused("a browser's session changes nothing without an Origin")
         return caller
 
     def admit_token(self, token: str, *, client: str) -> Caller:
         """Authenticate by a token that was typed into the login page."""
+        return know_token(self.token(), token) or self._refuse_token(client)
+
+    def _refuse_token(self, client: str) -> NoReturn:
         at = self.clock.monotonic()
-        caller = know_token(self.token(), token)
-        if caller is not None:
-            return caller
-        wait = self._failures.wait(client, at)
-        if wait:
+        if wait := self._failures.wait(client, at):
             raise errors.TooManyFailures(wait)
         self._failures.note(client, at)
         raise errors.NoToken("the token is not one of this project")
 
-    def _known(self, head: RequestHead) -> Caller | None:
+    def _caller(self, head: RequestHead, session: str | None) -> Caller | None:
         if "authorization" in head.repeated:
             return None
         written = head.headers.get("authorization")
         if written is not None:
             kind, _, token = written.partition(" ")
             return know_token(self.token(), token.strip()) if kind.lower() == "bearer" else None
-        session = self._cookie(head)
         return self.know_session(session) if session else None
 
     def know_session(self, session: str) -> Caller | None:
         """Return the caller of a session cookie, None if it is wrong, expired or ended."""
         return know_session(self.token(), session, now=self.clock.now(), ended=self.ended)
-
-    def _cookie(self, head: RequestHead) -> str | None:
-        return self.session_in(head.headers.get("cookie", ""))
 
     def session_in(self, cookies: str) -> str | None:
         """Return the session in a Cookie header, None for none."""
@@ -271,11 +262,6 @@ class Authenticator:
         except CookieError:
             return None
         return found.value if found is not None else None
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 def _hostname(host: str) -> str:
@@ -303,19 +289,12 @@ ACTIONS = "/ui/"
 JSON_TYPE = re.compile(r"application/json(\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
 FORM_TYPE = "application/x-www-form-urlencoded"
 ODD_PATH = re.compile(rb"%2f|%5c|%2e|%00|%25|\\|//|/\.{1,2}(/|$)", re.IGNORECASE)
-POLICY = (
-    b"default-src 'none'",
-    b"script-src 'self'",
-    b"style-src 'self'",
-    b"img-src 'self'",
-    b"connect-src 'self'",
-    b"base-uri 'none'",
-    b"form-action 'self'",
-    b"frame-ancestors 'none'",
+POLICY = (  # pages load only our own styles, scripts, images and answers
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Pages load only our own styles, scripts, images and answers."""
 HEADERS = (
-    (b"content-security-policy", b"; ".join(POLICY)),
+    (b"content-security-policy", POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"same-origin"),  # with no-referrer, forms of our own pages have the Origin `null`
@@ -379,13 +358,16 @@ class Guard:
 
     async def _body(self, scope: Scope, head: RequestHead, receive: Receive) -> Receive:
         """Read and check the body of a request."""
-        if head.headers.get("content-length", "0").isdecimal() and _too_long(head.headers.get("content-length", "0")):
+        length = head.headers.get("content-length", "0")
+        if length.isdecimal() and (len(length) > 10 or int(length) > LIMIT):
             raise errors.BodyTooLarge
         body = await read_body(receive) if _has_body(head) else b""
         if body and head.method not in SAFE:
             form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
             _check_media(head, form=form)
-            scope["state"] |= read_form(body) if form else {"body": _not_null(read_json(body))}
+            scope["state"] |= read_form(body) if form else {"body": read_json(body)}
+            if scope["state"]["body"] is None:
+                raise errors.JsonInvalid("it is null; send an object, or no body where it may be left out")
         scope["state"]["body_bytes"] = body
         return replayed(body, receive) if _has_body(head) else receive
 
@@ -396,13 +378,6 @@ class Guard:
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
         response = await self._refusal(error, scope, base=self._base_path)
         await response(scope, receive, answer.send)
-
-
-def _not_null(value: Any) -> Any:
-    """Return a value that is not null: a request without a body has none."""
-    if value is None:
-        raise errors.JsonInvalid("it is null; send an object, or no body where it may be left out")
-    return value
 
 
 class _HeaderSender:
@@ -448,10 +423,6 @@ def _check_length(head: RequestHead, *, version: str) -> None:
 
 def _has_body(head: RequestHead) -> bool:
     return head.headers.get("content-length", "0") != "0" or "transfer-encoding" in head.headers
-
-
-def _too_long(length: str) -> bool:
-    return len(length) > 10 or int(length) > 1_000_000
 
 
 def _check_media(head: RequestHead, *, form: bool) -> None:
@@ -538,7 +509,7 @@ def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
 
 def _claim(mark: IdempotencyKey, db: Database) -> None:
     if not mark.claim(db):
-        raise errors.KeyPending  # another request was faster
+        raise errors.KeyPending  # a concurrent request has the key
 
 
 async def _repeat(known: IdempotentRequest, send: Send) -> None:

@@ -35,22 +35,22 @@ from rota.runners.processes import port_owner
 from rota.settings import Http, Settings
 from rota.store.driver import Store
 
-AT_ONCE = 2_000
+MAX_CONNECTIONS = 2_000
 SPARE = 16
-"""How many more than allowed are told so by a 503; all others are closed at once."""
+"""Connections beyond the limit that get a 503; all further ones are closed at once."""
 PIECE = 64 * 1024
-"""How many bytes of a body are handed to a connection at a time."""
+"""Bytes of a body that are handed to a connection at a time."""
 KERNEL_BUFFER = 128 * 1024
-"""How many bytes the system buffers for a connection; it would grow the buffer to megabytes by itself."""
+"""Bytes that the system buffers for a connection; by itself it would grow to megabytes."""
 UNREAD = 64 * 1024 * 1024
-"""How many bytes wait for all clients together."""
+"""Bytes that wait for all clients together."""
 SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 def most_connections() -> int:
-    """Return how many connections are served at once: half of the files that this process may open, at most 2,000."""
+    """Return the limit of connections: half of the files that this process may open, at most 2,000."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return AT_ONCE if files == resource.RLIM_INFINITY else max(1, min(AT_ONCE, files // 2))
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2))
 
 
 class UnreadBytes:
@@ -62,7 +62,7 @@ class UnreadBytes:
         self._waiting: dict[PatientProtocol, int] = {}  # in the order in which they began to wait
 
     def set(self, connection: "PatientProtocol", count: int) -> None:
-        """Record what waits for a connection; 0 when the client has read everything."""
+        """Record the unread bytes of a connection; 0 when the client has read everything."""
         self.total += count - self._waiting.pop(connection, 0)
         if count:
             self._waiting[connection] = count
@@ -76,7 +76,7 @@ class PatientProtocol(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, with limits on slow clients."""
 
     patience = 10.0
-    """Seconds from the first moment of a connection, or the first byte of a further request, to the end of its head."""
+    """Seconds from the start of a connection, or the first byte of a further request, to the end of its head."""
     write_patience = 30.0
     """Seconds in which a client must take a piece of an answer."""
     unread: ClassVar[UnreadBytes] = UnreadBytes()
@@ -104,7 +104,7 @@ class PatientProtocol(H11Protocol):
         self._head = self.loop.call_later(self.patience, self._end_late_head)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; more bytes of the same head do not buy more time."""
+        """Read data; more bytes of the same head do not extend its timeout."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._cancel_head()
@@ -275,11 +275,6 @@ def write_address(state: Path, url: str) -> None:
     fresh.rename(path)
 
 
-def forget_address(state: Path) -> None:
-    """Delete the address."""
-    (state / FILE_NAME).unlink(missing_ok=True)
-
-
 START_TIMEOUT = 10.0
 
 
@@ -342,7 +337,7 @@ class HttpServerThread:
 
     def close(self) -> None:
         """Accept no more requests, wait shortly for current ones, and stop."""
-        forget_address(self.state)
+        (self.state / FILE_NAME).unlink(missing_ok=True)
         self._closing.set()
         if self._loop is not None and self._ending is not None:
             with suppress(RuntimeError):  # the loop has ended by itself

@@ -103,7 +103,7 @@ def put_job(ctx: Ctx, job: NewJobName, body: JobBody, dry_run: Dry = False) -> R
 @jobs_routes.on("DELETE", "/jobs/{job}", scope=Scope.ADMIN, answer=WholeJobJson)
 def delete_job(ctx: Ctx, job: JobName, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Delete a job that was created through the API: it fires no more, its runs continue, its history stays."""
-    return _changed(ctx, apply.delete(ctx.store, job, now=ctx.now, dry_run=dry_run), dry_run=dry_run)
+    return answer(_told(ctx, apply.delete(ctx.store, job, now=ctx.now, dry_run=dry_run), dry_run=dry_run))
 
 
 @jobs_routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=WholeJobJson)
@@ -226,19 +226,14 @@ def _read(ctx: RequestContext, name: str, body: dict[str, Any]) -> Any:
 
 
 def _enable(ctx: RequestContext, job: str, wish: schemas.DryRun, *, enabled: bool) -> Response:
-    dry_run = wish.dry_run
-    view = apply.enable(ctx.store, job, enabled=enabled, now=ctx.now, dry_run=dry_run)
-    return _changed(ctx, view, dry_run=dry_run)
+    view = apply.enable(ctx.store, job, enabled=enabled, now=ctx.now, dry_run=wish.dry_run)
+    return answer(_told(ctx, view, dry_run=wish.dry_run))
 
 
 def _made(ctx: RequestContext, view: JobView, *, new: bool, dry_run: bool) -> Response:
     context = ctx.context
     notes = list(apply.notes_of(view, state=context.state, environ=context.environ, now=ctx.now))
     return answer({**_told(ctx, view, dry_run=dry_run), "notes": notes}, status=201 if new else 200)
-
-
-def _changed(ctx: RequestContext, view: JobView, *, dry_run: bool) -> Response:
-    return answer(_told(ctx, view, dry_run=dry_run))
 
 
 def _told(ctx: RequestContext, view: JobView, *, dry_run: bool) -> dict[str, Any]:

@@ -297,7 +297,7 @@ def _destination(wish: schemas.MoveWish) -> Destination:
 
 
 direct_routes = Routes("direct")
-AT_ONCE = 64
+MAX_WAITING = 64
 """Each waiting request holds a connection."""
 
 
@@ -308,7 +308,7 @@ class WaitingRequests:
         self.count = 0
 
     def __enter__(self) -> None:
-        if self.count >= AT_ONCE:
+        if self.count >= MAX_WAITING:
             raise Busy("waiting calls")
         self.count += 1
 

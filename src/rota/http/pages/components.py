@@ -193,32 +193,10 @@ def ticked(text: str) -> Markup:
     return Markup("").join(code)
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    "relative": relative,
-    "instant": instant,
-    "outcome": outcome,
-    "lasted": lasted,
-    "segment": segment,
-    "amount": amount,
-    "clipped": cut,
-    "plain": plain,
-    "briefly": briefly,
-    "roughly": roughly,
-    "ticked": ticked,
-    "why": why,
-}
-GLOBALS: Mapping[str, Callable[..., Any]] = {
-    "icon": icon,
-    "mark": mark,
-    "kind_of": kind_of,
-    "elapsed": elapsed,
-    "gauge": gauge,
-    "command": command,
-    "counted": counted,
-    "classes": classes,
-    "symbols": symbols,
-    "ticks": ticks,
-}
+_FILTERS = (relative, instant, outcome, lasted, segment, amount, plain, briefly, roughly, ticked, why)
+_GLOBALS = (icon, mark, kind_of, elapsed, gauge, command, counted, classes, symbols, ticks)
+FILTERS: Mapping[str, Callable[..., Any]] = {"clipped": cut, **{each.__name__: each for each in _FILTERS}}
+GLOBALS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in _GLOBALS}
 
 
 class Compiled(FileSystemBytecodeCache):

@@ -11,6 +11,7 @@ from rota.http.api.system import ContextOf, end_login
 from rota.http.context import Routes, ServerContext
 from rota.http.errors import NoToken, OriginRefused
 from rota.http.pages import page
+from rota.http.security import Authenticator
 from rota.operations.admin.access import SESSION_LASTS, Caller, Scope, make_session, owner
 from rota.rules.schedule.timezone import zone as known_zone
 
@@ -44,7 +45,7 @@ async def log_in(request: Request, context: ContextOf) -> Response:
     form: dict[str, str] = getattr(request.state, "form", {})
     client = request.client.host if request.client else ""
     try:
-        caller = page.authenticator_of(request).admit_token(form.get("token", "").strip(), client=client)
+        caller: Caller = request.state.authenticator.admit_token(form.get("token", "").strip(), client=client)
     except NoToken:
         return await run_sync(lambda: _form(request, context, note=WRONG, status=401))
     if caller.scope is Scope.AGENT:
@@ -93,7 +94,7 @@ def _form(request: Request, context: ServerContext, *, note: str = "", status: i
 
 
 def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Response:
-    authenticator = page.authenticator_of(request)
+    authenticator: Authenticator = request.state.authenticator
     back = getattr(request.state, "form", {}).get("back", "")
     response = RedirectResponse(f"{context.base_path}{back if page.is_ours(back) else '/'}", 303)
     response.set_cookie(

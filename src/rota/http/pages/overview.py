@@ -177,16 +177,8 @@ def _short(number: float) -> str:
 
 
 pages = Pages()
-LEVELS = {
-    "failing": "bad",
-    "stuck": "bad",
-    "abandoned": "bad",
-    "damage": "bad",
-    "storage": "bad",
-    "loop": "bad",
-    "workers": "bad",
-    "approval": "accent",
-}
+BAD = ("failing", "stuck", "abandoned", "damage", "storage", "loop", "workers")
+LEVELS = {**dict.fromkeys(BAD, "bad"), "approval": "accent"}
 Span = Annotated[Literal["1h", "3h", "12h", "3d"], Query(description="How far back and ahead the timeline goes.")]
 Rows = Annotated[Literal["", "all"], Query(description="All jobs on the timeline, not only those that matter most.")]
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache, cached_property, wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Query, Request
@@ -20,7 +20,6 @@ from starlette.types import Scope as AsgiScope
 
 from rota.http.context import Ctx, F, RequestContext, Routes
 from rota.http.errors import TITLES, NotFound, NoToken, headers_of, status_of
-from rota.http.security import Authenticator
 from rota.model.clock import cut_to_ms, parse_duration
 from rota.model.errors import InvalidTimezone, InvalidValue, RotaError
 from rota.operations.admin.access import Scope
@@ -66,13 +65,9 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     return environment().get_template(template).render(values)
 
 
-def exists(template: str) -> bool:
-    """Return whether a template exists."""
-    return template in _known()
-
-
 @cache
-def _known() -> frozenset[str]:
+def template_names() -> frozenset[str]:
+    """Return the names of all templates."""
     return frozenset(environment().list_templates(extensions=["html"]))
 
 
@@ -131,7 +126,7 @@ SECTIONS = (
 )
 ZONE_COOKIE, THEME_COOKIE, TOLD_COOKIE = "rota_zone", "rota_theme", "rota_told"
 THEMES = ("light", "dark")
-LONGEST_TOLD = 600
+MAX_FLASH = 600
 _BACK = re.compile(r"/(ui/[^\\\x00-\x1f]*|\?[^\\\x00-\x1f]*)?")
 _FRAGMENT = re.compile(r"[a-z][a-z_]{0,40}")
 
@@ -159,14 +154,12 @@ class PageContext:
     @property
     def form(self) -> Mapping[str, str]:
         """The fields of a form; a missing field is an empty text."""
-        found: Mapping[str, str] = getattr(self.request.state, "form", {})
-        return found
+        return cast(Mapping[str, str], getattr(self.request.state, "form", {}))
 
     @property
     def forms(self) -> Mapping[str, list[str]]:
         """All values of each field of a form."""
-        found: Mapping[str, list[str]] = getattr(self.request.state, "forms", {})
-        return found
+        return cast(Mapping[str, list[str]], getattr(self.request.state, "forms", {}))
 
     @property
     def base(self) -> str:
@@ -205,7 +198,7 @@ class PageContext:
     @property
     def theme(self) -> str:
         """The theme of this browser; empty: that of its system."""
-        return theme_of(self.request)
+        return _theme(self.request)
 
     @cached_property
     def health(self) -> Health:
@@ -215,7 +208,11 @@ class PageContext:
     @cached_property
     def told(self) -> Flash | None:
         """The message of the last action of this browser."""
-        return read_told(self.request.cookies.get(TOLD_COOKIE, ""))
+        try:
+            bad, text, hint = json.loads(unquote(self.request.cookies.get(TOLD_COOKIE, "")))
+        except (ValueError, TypeError):
+            return None
+        return Flash(str(text)[:MAX_FLASH], str(hint)[:MAX_FLASH], bad=bad == 1)
 
     @property
     def here(self) -> str:
@@ -273,7 +270,7 @@ class PageContext:
 
     def _back(self, told: Flash, back: str) -> Response:
         response = RedirectResponse(f"{self.base}{self.safe_back(back)}", 303)
-        text, hint = plain(told.text)[:LONGEST_TOLD], plain(told.hint)[:LONGEST_TOLD]
+        text, hint = plain(told.text)[:MAX_FLASH], plain(told.hint)[:MAX_FLASH]
         value = quote(json.dumps([int(told.bad), text, hint], ensure_ascii=False), safe="")
         path, secure = self.base or "/", self.ctx.context.secure
         response.set_cookie(TOLD_COOKIE, value, max_age=60, path=path, httponly=True, samesite="strict", secure=secure)
@@ -288,7 +285,7 @@ def is_ours(path: str) -> bool:
 def _partial(page: str, name: str) -> str:
     """Return the template of a fragment; every page has `health`."""
     template = "_health.html" if name == "health" else f"_{page}_{name}.html"
-    if not _FRAGMENT.fullmatch(name) or not exists(template):
+    if not _FRAGMENT.fullmatch(name) or template not in template_names():
         raise NotFound
     return template
 
@@ -297,25 +294,15 @@ def bare_frame(request: Request, base: str) -> dict[str, Any]:
     """Return the frame of a page without a login: the login page or an error page."""
     return {
         "base": base,
-        "theme": theme_of(request),
+        "theme": _theme(request),
         "asset": lambda name: f"{base}{asset_path(name)}",
         "sections": SECTIONS,
     }
 
 
-def theme_of(request: Request) -> str:
-    """Return the theme of a browser; empty: that of its system."""
+def _theme(request: Request) -> str:
     chosen = request.cookies.get(THEME_COOKIE, "")
     return chosen if chosen in THEMES else ""
-
-
-def read_told(cookie: str) -> Flash | None:
-    """Return the flash message of a cookie."""
-    try:
-        bad, text, hint = json.loads(unquote(cookie))
-    except (ValueError, TypeError):
-        return None
-    return Flash(str(text)[:LONGEST_TOLD], str(hint)[:LONGEST_TOLD], bad=bad == 1)
 
 
 def visit_of(
@@ -328,12 +315,6 @@ def visit_of(
 
 
 VisitOf = Annotated[PageContext, Depends(visit_of)]
-
-
-def authenticator_of(request: Request) -> Authenticator:
-    """Return the authenticator of a request."""
-    authenticator: Authenticator = request.state.authenticator
-    return authenticator
 
 
 HTML = "text/html; charset=utf-8"
@@ -389,7 +370,8 @@ WORDS = {
 def error_page(error: RotaError, scope: AsgiScope, *, base: str) -> Response:
     """Return the page of an error."""
     request = StarletteRequest(scope)
-    status = status_of(error)
+    status, query = status_of(error), request.url.query
+    back = f"{request.scope['path']}{f'?{query}' if query else ''}"[:1000]
     values = {
         **bare_frame(request, base),
         "error": error,
@@ -397,16 +379,11 @@ def error_page(error: RotaError, scope: AsgiScope, *, base: str) -> Response:
         "problems": error.problems,
         "status": status,
         "title": WORDS.get(status, TITLES.get(status, "Something went wrong")),
-        "back": _wanted(request) if request.method == "GET" and (status == 401 or status >= 429) else "",
+        "back": back if request.method == "GET" and (status == 401 or status >= 429) else "",
         "note": "",
     }
     template = "login.html" if isinstance(error, NoToken) else "error.html"
     return HTMLResponse(render(template, values), status, headers_of(error))
-
-
-def _wanted(request: StarletteRequest) -> str:
-    query = request.url.query
-    return f"{request.scope['path']}{f'?{query}' if query else ''}"[:1000]
 
 
 LARGEST = 96_000

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from pydantic import AfterValidator
 from starlette.responses import Response
 
 from rota.http.context import RunName, segment
@@ -13,23 +14,13 @@ from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
 from rota.model.errors import RotaError
 from rota.model.records import Run, cut
 from rota.model.states import SHOWN, Reason, Trigger
+from rota.operations import text as words
 from rota.operations.explain import explain
 from rota.operations.groups import group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import RunsPage, RunView, page_of_runs, shorter, show_run
-from rota.operations.text import (
-    Stretch,
-    collapsed,
-    cost_words,
-    run_pairs,
-    started_words,
-    stretch_of,
-    token_words,
-    unstarted_word,
-    why_words,
-)
 from rota.text.ansi import StyledSpan, plain, styled_lines
 from rota.text.format import read_instant
 
@@ -43,19 +34,22 @@ SPANS = (("", "Any time"), ("1h", "Last hour"), ("1d", "Last day"), ("7d", "Last
 TRIGGERS = tuple(trigger.value for trigger in Trigger if trigger is not Trigger.DIRECT)
 
 
+Stripped = Annotated[str, AfterValidator(str.strip)]
+
+
 @dataclass(frozen=True, slots=True)
 class RunsForm:
-    """The fields of the form, as they were written."""
+    """The fields of the form."""
 
-    q: str = ""
-    job: str = ""
-    status: str = ""
-    reason: str = ""
-    label: str = ""
-    agent: str = ""
-    trigger: str = ""
-    since: str = ""
-    until: str = ""
+    q: Annotated[Stripped, Query(max_length=200)] = ""
+    job: Annotated[Stripped, Query(max_length=300)] = ""
+    status: Annotated[Stripped, Query(max_length=20)] = ""
+    reason: Annotated[Stripped, Query(max_length=50)] = ""
+    label: Annotated[Stripped, Query(max_length=100)] = ""
+    agent: Annotated[Stripped, Query(max_length=100)] = ""
+    trigger: Annotated[Stripped, Query(max_length=20)] = ""
+    since: Annotated[Stripped, Query(max_length=64)] = ""
+    until: Annotated[Stripped, Query(max_length=64)] = ""
 
     @property
     def anything(self) -> bool:
@@ -68,26 +62,10 @@ class RunsForm:
         return any((self.reason, self.label, self.agent, self.trigger, self.until))
 
 
-def asked_of(
-    q: Annotated[str, Query(max_length=200)] = "",
-    job: Annotated[str, Query(max_length=300)] = "",
-    status: Annotated[str, Query(max_length=20)] = "",
-    reason: Annotated[str, Query(max_length=50)] = "",
-    label: Annotated[str, Query(max_length=100)] = "",
-    agent: Annotated[str, Query(max_length=100)] = "",
-    trigger: Annotated[str, Query(max_length=20)] = "",
-    since: Annotated[str, Query(max_length=64)] = "",
-    until: Annotated[str, Query(max_length=64)] = "",
-) -> RunsForm:
-    """Return the fields of the form."""
-    given = (q, job, status, reason, label, agent, trigger, since, until)
-    return RunsForm(*(text.strip() for text in given))
-
-
 @pages.show("/ui/runs")
 def show_runs(
     visit: VisitOf,
-    asked: Annotated[RunsForm, Depends(asked_of)],
+    asked: Annotated[RunsForm, Depends()],
     each: Annotated[bool, Query()] = False,  # noqa: FBT002
     cursor: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
@@ -104,7 +82,7 @@ def show_runs(
 
 
 def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -> View:
-    rows = [_row(visit, stretch) for stretch in (map(_single, found.runs) if each else collapsed(found.runs))]
+    rows = [_row(visit, stretch) for stretch in (map(_single, found.runs) if each else words.collapsed(found.runs))]
     return {
         "asked": asked,
         "rows": rows,
@@ -120,8 +98,8 @@ def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -
     }
 
 
-def _single(run: Run) -> Stretch:
-    return stretch_of([run])
+def _single(run: Run) -> words.Stretch:
+    return words.stretch_of([run])
 
 
 def _found(
@@ -154,7 +132,7 @@ def _instant(visit: PageContext, written: str) -> datetime | None:
     return read_instant(written, visit.zone, now=visit.now) if written else None
 
 
-def _row(visit: PageContext, stretch: Stretch) -> View:
+def _row(visit: PageContext, stretch: words.Stretch) -> View:
     newest = stretch.newest
     alike = RunsForm(job=newest.job, status=newest.status.shown.value, reason=newest.reason or "")
     return {
@@ -162,11 +140,11 @@ def _row(visit: PageContext, stretch: Stretch) -> View:
         "path": _page(newest.handle),
         "each": _href(visit, alike, each=True),
         "times": stretch.times,
-        "started": started_words(stretch, visit.zone, now=visit.now),
-        "unstarted": unstarted_word(newest),
-        "cost": cost_words(stretch),
-        "tokens": token_words(stretch),
-        "why": cut(plain(why_words(newest, visit.zone, now=visit.now)), WHY_LENGTH),
+        "started": words.started_words(stretch, visit.zone, now=visit.now),
+        "unstarted": words.unstarted_word(newest),
+        "cost": words.cost_words(stretch),
+        "tokens": words.token_words(stretch),
+        "why": cut(plain(words.why_words(newest, visit.zone, now=visit.now)), WHY_LENGTH),
     }
 
 
@@ -211,7 +189,7 @@ def show_one_run(
         "view": found,
         "path": _page(handle),
         "job_path": f"/ui/jobs/{segment(found.run.job)}",
-        "pairs": [pair for pair in run_pairs(found, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS],
+        "pairs": [pair for pair in words.run_pairs(found, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS],
         "why": explain(ctx.store, found.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
         "chain": found.chain if len(found.chain) > 1 else (),
         "group": ctx.store.read(partial(group_around, run=found.run)),
