@@ -332,7 +332,7 @@ def distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-LONGEST_TRANSCRIPT = 160
+TRANSCRIPT_LINE_LIMIT = 160
 TELLING = (
     *("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url"),
     *("name", "prompt", "description"),
@@ -392,7 +392,7 @@ def say_failure(text: str | None) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TRANSCRIPT else f"{text[: LONGEST_TRANSCRIPT - 1]}…"
+    return text if len(text) <= TRANSCRIPT_LINE_LIMIT else f"{text[: TRANSCRIPT_LINE_LIMIT - 1]}…"
 
 
 SERVER = "rota"

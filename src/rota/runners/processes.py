@@ -241,14 +241,7 @@ def _reap(child: int) -> int | None:
 def network_up() -> bool:
     """Return whether an interface other than loopback is up and has an address that is not link-local."""
     up = {name for name, interface in psutil.net_if_stats().items() if interface.isup}
-    return any(
-        _reaches_out(address.address)
-        for name, addresses in psutil.net_if_addrs().items()
-        for address in addresses
-        if name in up and address.family in (socket.AF_INET, socket.AF_INET6)
-    )
-
-
-def _reaches_out(text: str) -> bool:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    return not (address.is_loopback or address.is_link_local or address.is_unspecified)
+    listed = [entry for name, entries in psutil.net_if_addrs().items() if name in up for entry in entries]
+    texts = (entry.address for entry in listed if entry.family in (socket.AF_INET, socket.AF_INET6))
+    addresses = (ipaddress.ip_address(text.partition("%")[0]) for text in texts)
+    return any(not (each.is_loopback or each.is_link_local or each.is_unspecified) for each in addresses)

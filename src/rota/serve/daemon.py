@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from rota.engine.functions import FunctionTable
 from rota.engine.membership.control import collect_rarely
 from rota.engine.membership.session import UNNAMED, Entrance, take_serving_lock, with_slots
-from rota.engine.membership.shutdown import ShortLockStore
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.pause import pause_in_crash_loop
 from rota.http.server import Flags
@@ -83,7 +82,9 @@ class Daemon(ServingHost):
     async def run(self) -> None:
         """Serve until asked to stop."""
         with self._open(open_place(self._place, self._clock, create=True)) as store, contextlib.ExitStack() as stack:
-            self._refuse_alone(store)
+            if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
+                what = "a worker runs jobs for" if self._kind == "worker" else "runs are left to other workers of"
+                raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
             if (moved := store.read(moved_to)) is not None:
                 log.warning("serving a database that was migrated elsewhere", to=moved, hint=MOVED)
             stack.callback((await take_serving_lock(self._state, self._clock)).release)
@@ -93,11 +94,6 @@ class Daemon(ServingHost):
                 stack.callback(self._http.close)
             with self._signals({signal.SIGHUP: self._look_again}):
                 await self._serve()
-
-    def _refuse_alone(self, store: Store) -> None:
-        if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
-            what = "a worker runs jobs for" if self._kind == "worker" else "runs are left to other workers of"
-            raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
 
     def _bind_http(self, store: Store) -> "HttpServerThread | None":
         """Bind the port of HTTP before the scheduler enters; serve it later."""
@@ -131,7 +127,7 @@ class Daemon(ServingHost):
 
     async def _guard(self) -> None:
         """Start paused, or drained, after too many crashes in a row."""
-        lost, store, worker_id = 0, ShortLockStore(self._store), self._session.holder.worker_id
+        lost, store, worker_id = 0, self._brief_store, self._session.holder.worker_id
         if self._settings.scheduler.crash_guard:
             lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=self._clock.now()))
         if lost and self._session.leased:
@@ -162,14 +158,10 @@ class Daemon(ServingHost):
         await super()._watch_further()
         if await self._file.look(self._store, self._settings):
             self._engine.wake()
-        with contextlib.suppress(StateError):  # the next round retries
-            await self._observe_queue()
-
-    async def _observe_queue(self) -> None:
-        """Show the runs that ended in no slot: cancelled in the queue, or ended with their group."""
-        if self._observer:
-            for run in await asyncio.to_thread(self._queue.look):
-                self._observer.finished(run)
+        if self._observer:  # show the runs that ended in no slot: cancelled in the queue, or ended with their group
+            with contextlib.suppress(StateError):  # the next round retries
+                for run in await asyncio.to_thread(self._queue.look):
+                    self._observer.finished(run)
 
     def _look_again(self) -> None:
         self._file.forget()

@@ -100,7 +100,11 @@ class ServedFile:
         self.problem = None
         if self._observer:
             self._observer.applied(plan)
-        self._remember(loaded)
+        try:  # commands inside the included projects find this one
+            remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
+        except OSError as error:
+            text = "could not register with included projects; their commands may not find this scheduler"
+            log.warning(text, error=str(error))
         if loaded.declared.left_out:
             problems = [problem for left_out in loaded.declared.left_out for problem in left_out.problems]
             self._break(FileProblems(problems, effect="what is stored of these projects stays as it is"))
@@ -163,16 +167,6 @@ class ServedFile:
     async def _stamps(self) -> tuple[object, ...]:
         """Return the stamps of all files of the project; many folders take long, so a thread reads them."""
         return await asyncio.to_thread(self._files.stamps) if self._files.many else self._files.stamps()
-
-    def _remember(self, loaded: Loaded) -> None:
-        """Make this project known to commands inside the included projects."""
-        try:
-            remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
-        except OSError as error:
-            log.warning(
-                "could not register with included projects; their commands may not find this scheduler",
-                error=str(error),
-            )
 
     def _break(self, error: RotaError) -> None:
         text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)

@@ -40,7 +40,7 @@ from rota.operations.project.apply import adopt_tzdata
 from rota.operations.project.declarations import Sdk
 from rota.runners.processes import identity, machine_boot, runs_here
 from rota.settings import Settings
-from rota.store.driver import Database, OpenStore
+from rota.store.driver import Database, OpenStore, Store
 from rota.store.sqlite.store import process_lock_held
 from rota.store.tables.processes import Ending
 from rota.store.tables.runs import owned_runs
@@ -115,13 +115,17 @@ class Host(ABC):
 
     # enter
 
+    @property
+    def _brief_store(self) -> Store:
+        """The store for steps of the start; a serving process fails fast on locked rows and retries."""
+        return ShortLockStore(self._store) if self._stays else self._store
+
     async def _enter(
         self, entrance: Entrance, *, environ: Mapping[str, str], host: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """Register this process under a new epoch, with an engine of its own; `host` runs the async functions."""
         store, state, me = self._store, self._state, identity(os.getpid())
-        enters = ShortLockStore(store) if self._stays else store
-        session = open_session(enters, state, self._clock, kind=self._kind, identity=me, entrance=entrance)
+        session = open_session(self._brief_store, state, self._clock, kind=self._kind, identity=me, entrance=entrance)
         sweep_locks(state)
         self._state_watch = watch_state(state, session, alone=self._stays)
         self._session = session
@@ -160,18 +164,19 @@ class Host(ABC):
 
     async def _prepare(self) -> int:
         """Recover, apply, fire the jobs at boot; return the number of runs of dead processes."""
-        recovered = await self._attempt(partial(self._recover, self._session.dead, brief=self._stays))
+        recovered = await self._attempt(partial(self._recover, self._session.dead, self._brief_store))
         await self._attempt(self._sweep_strays)
-        await self._attempt(self._adopt_tzdata)
+        adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=self._clock.now())
+        await self._attempt(partial(self._brief_store.submit, adopt))
         await self._apply()
         if self._settings.scheduler.enabled and self._kind != "worker":
             self._boot_fired = await self._attempt(self._fire_at_boot)
         return recovered
 
-    async def _recover(self, dead: Sequence[int], *, brief: bool = False) -> int:
-        """Record the outcomes of the runs of dead processes; `brief`: fail fast on locked rows, the caller retries."""
+    async def _recover(self, dead: Sequence[int], store: Store) -> int:
+        """Record the outcomes of the runs of dead processes; return their number."""
         context = RecoveryContext(
-            ShortLockStore(self._store) if brief else self._store,
+            store,
             self._clock,
             holder=self._session.holder,
             children=self._processes,
@@ -190,10 +195,6 @@ class Host(ABC):
         for run_id in strays - owned - set(self._engine.executor.carried):
             log.warning("killing processes of a run that this scheduler no longer owns", run=run_id)
             await self._processes.sweep(run_id)
-
-    async def _adopt_tzdata(self) -> None:
-        store = ShortLockStore(self._store) if self._stays else self._store
-        await store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=self._clock.now()))
 
     @abstractmethod
     async def _apply(self) -> None:
@@ -432,7 +433,7 @@ class ServingHost(Host):
         """Recover the runs of ticks that died since this process entered; fire the jobs at boot if none could yet."""
         gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
         if gone:
-            await self._recover([process.epoch for process in gone])
+            await self._recover([process.epoch for process in gone], self._store)
             self._ticks = [process for process in self._ticks if process not in gone]
             self._engine.wake()
         if not self._boot_fired:

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.agents.replaying import recording
 
-from rota.agents.adapter import LONGEST_TRANSCRIPT, Adapter, Teller
+from rota.agents.adapter import TRANSCRIPT_LINE_LIMIT, Adapter, Teller
 from rota.agents.registry import adapter
 
 
@@ -76,7 +76,7 @@ def test_strange_events_are_no_failure(event: dict[str, object], name: str) -> N
 def test_a_long_use_of_a_tool_is_cut() -> None:
     block = {"type": "tool_use", "name": "Bash", "input": {"command": "x" * 1000}}
     (line,) = told(adapter("claude"), json.dumps({"type": "assistant", "message": {"content": [block]}}))
-    assert len(line) == LONGEST_TRANSCRIPT
+    assert len(line) == TRANSCRIPT_LINE_LIMIT
     assert line.endswith("…")
 
 
