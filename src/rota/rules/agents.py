@@ -187,8 +187,7 @@ def judge(
 ) -> Verdict:
     """Return whether an author may create this job; `fires` are its next instants, about fifty."""
     refused = (
-        _refuse_work(spec)
-        or _refuse_maker(policy, facts)
+        _refuse_maker(policy, facts, spec)
         or _refuse_schedule(policy, spec, fires=fires, now=now)
         or _refuse_access(policy, spec)
         or _refuse_beyond(spec, facts.maker.limits)
@@ -212,17 +211,13 @@ def judge_start(policy: AgentPolicy, *, started: int, force: bool = False) -> Al
 
 
 def _switched_off() -> PolicyRefusal:
-    return PolicyRefusal("switched_off", "this project lets nobody make or start jobs with the tools", ASK)
+    return PolicyRefusal("switched_off", "this project does not allow tools to make or start jobs", ASK)
 
 
-def _refuse_work(spec: JobSpec) -> PolicyRefusal | None:
-    if spec.work.kind is Kind.AGENT:
-        return None
-    return PolicyRefusal("no_agent_work", "only tasks for an agent can be scheduled, no commands or functions", ASK)
-
-
-def _refuse_maker(policy: AgentPolicy, facts: MakerFacts) -> PolicyRefusal | None:
+def _refuse_maker(policy: AgentPolicy, facts: MakerFacts, spec: JobSpec) -> PolicyRefusal | None:
     depth = facts.maker.depth + 1
+    if spec.work.kind is not Kind.AGENT:
+        return PolicyRefusal("no_agent_work", "only tasks for an agent can be scheduled, no commands or functions", ASK)
     if not policy.enabled:
         return _switched_off()
     if depth > policy.max_depth:
@@ -260,8 +255,8 @@ def _refuse_schedule(
 
 
 def _refuse_pace(policy: AgentPolicy, spec: JobSpec, fires: Sequence[datetime]) -> PolicyRefusal | None:
-    found = [shortest_gap(fires, spec.schedule.timezone), None if spec.schedule.run_once else spec.schedule.interval]
-    least = min((gap for gap in found if gap is not None), default=None)
+    gaps = [shortest_gap(fires, spec.schedule.timezone), None if spec.schedule.run_once else spec.schedule.interval]
+    least = min((gap for gap in gaps if gap is not None), default=None)
     if least is None or least >= policy.min_interval:
         return None
     text = f"the job would start every {say_duration(least)}, at least {say_duration(policy.min_interval)} are needed"

@@ -131,14 +131,16 @@ def judge_limits(files: int | None, processes: int | None, *, slots: int) -> lis
         ("open files", files, FILES_AT_REST + FILES_A_RUN * slots, "ulimit -n"),
         ("processes", processes, PROCESSES_AT_REST + PROCESSES_A_RUN * slots, "ulimit -u"),
     )
-    return [_judge_limit(name, limit, least, how) for name, limit, least, how in wanted]
-
-
-def _judge_limit(name: str, limit: int | None, least: int, how: str) -> Finding:
-    if limit is None or limit >= least:
-        return Finding("limits", Severity.OK, f"{name}: {'no limit' if limit is None else format(limit, ',')}")
-    text = f"{name}: {limit:,}, and {least:,} may be needed"
-    return Finding("limits", Severity.WARNING, text, f"raise it (`{how} {least}`), or lower `scheduler.concurrency`")
+    findings = []
+    for name, limit, least, how in wanted:
+        if limit is None or limit >= least:
+            text = f"{name}: {'no limit' if limit is None else format(limit, ',')}"
+            findings.append(Finding("limits", Severity.OK, text))
+        else:
+            text = f"{name}: {limit:,}, and {least:,} may be needed"
+            remedy = f"raise it (`{how} {least}`), or lower `scheduler.concurrency`"
+            findings.append(Finding("limits", Severity.WARNING, text, remedy))
+    return findings
 
 
 def worst(findings: Sequence[Finding]) -> Severity:

@@ -99,7 +99,7 @@ def not_retried(
     if one_attempt:
         return "`rota run` makes one attempt (`--retry` keeps the policy of the job)"
     if asked is not None:
-        return f"somebody wanted it stopped ({asked})"
+        return f"it was stopped on request ({asked})"
     if reason in NEVER:
         return NEVER[reason]
     if reason is Reason.OUTAGE:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -26,24 +26,13 @@ class Item(Protocol):
     """The parts of a work item that a prompt shows."""
 
     @property
-    def title(self) -> str:
-        """The title."""
-        ...
-
+    def title(self) -> str: ...
     @property
-    def description(self) -> str | None:
-        """The description."""
-        ...
-
+    def description(self) -> str | None: ...
     @property
-    def url(self) -> str | None:
-        """The address."""
-        ...
-
+    def url(self) -> str | None: ...
     @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Other facts of its source."""
-        ...
+    def metadata(self) -> Mapping[str, Any]: ...
 
 
 def build_prompt(schedule_prompt: str | None, item: Item | Mapping[str, Any] | None = None, *, note: str = "") -> str:
@@ -217,8 +206,8 @@ def option_places(argv: Sequence[str]) -> set[str]:
     ['b']
     """
     words = itertools.takewhile(lambda word: word != "--", argv)
-    begins = [found for word in words if (found := WRITTEN.match(word.lstrip())) and found[1] is not None]
-    names = [_split(found[1])[0] for found in begins]
+    begins = [match for word in words if (match := WRITTEN.match(word.lstrip())) and match[1] is not None]
+    names = [_split(match[1])[0] for match in begins]
     return {name.removeprefix(_PARAM) for name in names if name.startswith(_PARAM)}
 
 
@@ -265,8 +254,8 @@ def _wrong_in_prompt(name: str, prompt: PromptPlaces | None) -> str | None:
         return None
     if not prompt.conditions:
         return f'"{name}" needs a condition; add `conditions:` to the job'
-    known = "conditions.0.output" if prompt.conditions == 1 else f"0 to {prompt.conditions - 1}"
-    return f"the job has no condition {output[1]}; they are counted from 0, known are {known}"
+    places = "conditions.0.output" if prompt.conditions == 1 else f"0 to {prompt.conditions - 1}"
+    return f"the job has no condition {output[1]}; they are counted from 0, known are {places}"
 
 
 def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | None:
@@ -281,9 +270,9 @@ def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | Non
 def _wrong_pattern(pattern: str) -> str | None:
     if not pattern:
         return '"scheduled_for:" lacks its format; write {{ scheduled_for:%Y-%m-%d }}'
-    for found in _DIRECTIVE.finditer(pattern):
-        if found[1] not in DIRECTIVES or not found[1]:
-            return f'"%{found[1]}" is no part of a date; known are %Y %m %d %H %M %S %G %V %j %a %b %z and a few more'
+    for match in _DIRECTIVE.finditer(pattern):
+        if match[1] not in DIRECTIVES or not match[1]:
+            return f'"%{match[1]}" is no part of a date; known are %Y %m %d %H %M %S %G %V %j %a %b %z and a few more'
     return None
 
 
@@ -294,19 +283,18 @@ def _short(text: str) -> str:
 def _value(inner: str, values: PlaceholderValues) -> str:
     name, pattern = _split(inner)
     if name.startswith(_PARAM):
-        return _param(name.removeprefix(_PARAM), values)
+        param = name.removeprefix(_PARAM)
+        if param not in values.params:
+            raise InvalidValue(f'the run has no param "{_short(param)}"', hint=f"pass it with --param {param}=VALUE")
+        return write_param(values.params[param])
     if _is_for_prompts(name):
         return _in_prompt(name, values)
-    reader = _VALUES.get(name)
-    if reader is None:
+    if name not in _NAMES:
         raise InvalidValue(f'no placeholder is named "{_short(name)}"', hint="check the file with `rota check`")
-    return reader(values, pattern)
-
-
-def _param(param: str, values: PlaceholderValues) -> str:
-    if param not in values.params:
-        raise InvalidValue(f'the run has no param "{_short(param)}"', hint=f"pass it with --param {param}=VALUE")
-    return write_param(values.params[param])
+    if name != "scheduled_for":
+        return values.job if name == "job" else str(values.number)
+    local = values.scheduled_for.astimezone(zone(values.timezone))
+    return local.strftime(pattern) if pattern else local.isoformat(timespec="seconds")
 
 
 def _in_prompt(name: str, values: PlaceholderValues) -> str:
@@ -333,15 +321,3 @@ def write_param(value: Any) -> str:
     ('a b', 'true', '[1,null]')
     """
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _scheduled_for(values: PlaceholderValues, pattern: str) -> str:
-    local = values.scheduled_for.astimezone(zone(values.timezone))
-    return local.strftime(pattern) if pattern else local.isoformat(timespec="seconds")
-
-
-_VALUES: Mapping[str, Callable[[PlaceholderValues, str], str]] = {
-    "job": lambda values, _: values.job,
-    "run.number": lambda values, _: str(values.number),
-    "scheduled_for": _scheduled_for,
-}

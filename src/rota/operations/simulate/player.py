@@ -56,16 +56,13 @@ class Person(Protocol):
 
     def activity(self, now: datetime) -> datetime | None:
         """Return the last activity before or at `now`, None for never."""
-        ...
 
     def acts_at(self, now: datetime) -> datetime | None:
         """Return the next activity that may change the mode, None for never."""
-        ...
 
     @property
     def words(self) -> str:
         """The assumption as a sentence."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Away:
     @property
     def words(self) -> str:
         """The assumption as a sentence."""
-        return "nobody does anything (--activity says otherwise)"
+        return "no activity (--activity says otherwise)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ def at_work(
     """Return a person at work in windows such as "mon-fri 09:00-17:00"; raise InvalidWindow for a bad window."""
     parsed = [blackouts.parse_window(text) for text in windows]
     written = blackouts.canonical_windows(parsed)
-    words = f"somebody is active {', '.join(written)} ({zone})"
+    words = f"activity {', '.join(written)} ({zone})"
     if blackouts.cover_the_week(parsed):
         return AtWork((blackouts.QuietRun(since, until),), last, words)
     hours = QuietHours(written, zone)

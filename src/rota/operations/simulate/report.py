@@ -159,7 +159,7 @@ def _complete(report: JobReport, engine: SimEngine, sim_job: SimJob, takes: RunD
     report.takes, report.calls, report.unfinished = takes, report.runs * sim_job.calls, len(sim_job.unfinished)
     report.is_poll, report.paused = spec.work.kind is Kind.POLL, sim_job.job.paused_at is not None
     report.is_group, report.quiet = sim_job.is_group, spec.schedule.quiet
-    each: Counter[str] = Counter()  # accounts of one unit count the same tokens or money
+    each: Counter[str] = Counter()  # accounts of each unit count the same tokens or money
     for book, estimate in engine.accounts.estimates(spec):
         unit = book.account.unit
         if unit in (Unit.TOKENS, Unit.USD):
@@ -192,7 +192,7 @@ def _by_day(hours: Sequence[int], hours_from: datetime, timezone: str) -> tuple[
     dated = [((hours_from + index * HOUR).astimezone(place).date(), count) for index, count in enumerate(hours)]
     return tuple(
         DayCalls(day.isoformat(), sum(count for _, count in found))
-        for day, found in groupby(dated, key=lambda one: one[0])
+        for day, found in groupby(dated, key=lambda each: each[0])
     )
 
 
@@ -207,12 +207,12 @@ def report_json(report: SimulationReport) -> dict[str, Any]:
         "totals": _totals(report),
         "jobs": [_job_view(report, job) for job in report.shown],
         "remote_calls": _calls(report),
-        "budgets": [_account_view(one) for one in report.accounts],
+        "budgets": [_account_view(each) for each in report.accounts],
         "slots": _level_view(report.slots),
-        "pools": [_level_view(one) for one in report.pools],
+        "pools": [_level_view(each) for each in report.pools],
         "collisions": {
             "seconds": report.collided,
-            "most": [{"at": iso(one.at), "jobs": list(one.jobs), "times": one.times} for one in report.collisions],
+            "most": [{"at": iso(each.at), "jobs": list(each.jobs), "times": each.times} for each in report.collisions],
         },
         "assumptions": list(report.assumptions),
         "notes": list(report.notes),
@@ -256,7 +256,7 @@ def _job_view(report: SimulationReport, job: JobReport) -> dict[str, Any]:
         "busiest_hour": {"at": iso(report.hour(job.busiest)), "fires": job.hours[job.busiest]} if job.fires else None,
         "hours": job.hours,
         "skipped_hours": job.skipped_hours,
-        "modes": [{"at": iso(one.at), "mode": one.mode.value} for one in job.modes],
+        "modes": [{"at": iso(each.at), "mode": each.mode.value} for each in job.modes],
     }
 
 
@@ -268,7 +268,7 @@ def _calls(report: SimulationReport) -> dict[str, Any]:
         "a_day": report.calls / report.days,
         "polls": polls,
         "jobs": report.calls - polls,
-        "by_day": [{"date": one.date, "calls": one.calls} for one in report.calls_by_day],
+        "by_day": [{"date": each.date, "calls": each.calls} for each in report.calls_by_day],
         "single_tick": None
         if against is None
         else {
@@ -280,28 +280,28 @@ def _calls(report: SimulationReport) -> dict[str, Any]:
     }
 
 
-def _account_view(one: AccountReport) -> dict[str, Any]:
-    account = one.account
+def _account_view(report: AccountReport) -> dict[str, Any]:
+    account = report.account
     return {
         "name": account.name,
         "unit": account.unit.value,
         "limit": account.limit,
         "per": account.per.value,
         "policy": account.policy.value,
-        "most": one.most,
+        "most": report.most,
         "windows": [
             {"since": iso(each.window.since), "until": iso(each.window.until), "used": each.used}
-            for each in one.windows
+            for each in report.windows
         ],
     }
 
 
-def _level_view(one: LevelReport) -> dict[str, Any]:
+def _level_view(level: LevelReport) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "capacity": one.capacity,
-        "peak": one.peak,
-        "mean": round(one.mean, 3),
-        "share_full": round(one.share_full, 5),
-        "longest_wait_seconds": one.longest_wait.total_seconds(),
+        "name": level.name,
+        "capacity": level.capacity,
+        "peak": level.peak,
+        "mean": round(level.mean, 3),
+        "share_full": round(level.share_full, 5),
+        "longest_wait_seconds": level.longest_wait.total_seconds(),
     }

@@ -18,14 +18,14 @@ from rota.rules.schedule.timezone import zone
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-MOST = 14
+MAX_MARKS = 14
 HOURS = (1, 2, 3, 6, 12)
 DAYS = (1, 2, 7, 14, 28, 56)
 
 
 @dataclass(frozen=True, slots=True)
 class AxisMark:
-    """A moment with its words; `strong` where a day begins between hours."""
+    """A labelled moment of the axis; `strong` for the start of a day."""
 
     at: datetime
     words: str
@@ -33,37 +33,37 @@ class AxisMark:
 
 
 def marks(since: datetime, until: datetime, tz: str) -> list[AxisMark]:
-    """Return at most some fourteen marks from `since` to before `until`."""
+    """Return at most about fourteen marks from `since` to before `until`."""
     span = until - since
-    hours = next((step for step in HOURS if span / (step * HOUR) <= MOST), None)
-    found = _hours(since, until, tz, step=hours) if hours else _days(since, until, tz)
-    return [mark for mark in found if since <= mark.at < until]
+    hours = next((step for step in HOURS if span / (step * HOUR) <= MAX_MARKS), None)
+    candidates = _hours(since, until, tz, step=hours) if hours else _days(since, until, tz)
+    return [mark for mark in candidates if since <= mark.at < until]
 
 
 def _hours(since: datetime, until: datetime, tz: str, *, step: int) -> list[AxisMark]:
     place = zone(tz)
     local = since.astimezone(place).replace(minute=0, second=0, microsecond=0)
-    found: list[AxisMark] = []
+    axis: list[AxisMark] = []
     at = local.astimezone(UTC)
     while at < until:
         shown = at.astimezone(place)
         if shown.hour % step == 0:
             midnight = shown.hour == 0
-            found.append(AxisMark(at, f"{shown:%a} {shown.day}" if midnight else f"{shown:%H:%M}", strong=midnight))
+            axis.append(AxisMark(at, f"{shown:%a} {shown.day}" if midnight else f"{shown:%H:%M}", strong=midnight))
         at += HOUR
-    return found
+    return axis
 
 
 def _days(since: datetime, until: datetime, tz: str) -> list[AxisMark]:
     place = zone(tz)
-    step = next((step for step in DAYS if (until - since) / (step * DAY) <= MOST), DAYS[-1])
+    step = next((step for step in DAYS if (until - since) / (step * DAY) <= MAX_MARKS), DAYS[-1])
     day = since.astimezone(place).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None) + DAY
-    found: list[AxisMark] = []
+    axis: list[AxisMark] = []
     while (at := day.replace(tzinfo=place).astimezone(UTC)) < until:
         words = f"{day:%a} {day.day} {day:%b}" if step < 7 else f"{day.day} {day:%b}"
-        found.append(AxisMark(at, words, strong=day.weekday() == 0 and step < 7))
+        axis.append(AxisMark(at, words, strong=day.weekday() == 0 and step < 7))
         day += step * DAY
-    return found
+    return axis
 
 
 STYLE = """
@@ -132,12 +132,12 @@ _UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def draw(report: SimulationReport) -> str:
-    """Return the timeline; it holds no script, and every text in it is escaped."""
+    """Return the timeline as SVG without scripts; every text is escaped."""
     return "\n".join(_Drawing(report).lines()) + "\n"
 
 
 def fit(text: str, limit: int = 200) -> str:
-    """Return a text as XML may hold it: escaped, cut, without characters that XML does not know.
+    """Return a text for XML: escaped, cut, without characters that XML does not allow.
 
     >>> fit("a<b & c")
     'a&lt;b &amp; c'
@@ -188,13 +188,13 @@ class _Drawing:
         report = self._report
         shown = report.shown
         skipped = sum(sum(job.skipped.values()) for job in shown)
-        told = [counted(sum(job.fires for job in shown), "fire"), counted(sum(job.runs for job in shown), "run")]
-        told += [f"{skipped:,} skipped"] if skipped else []
-        told += [f"{report.calls / report.days:,.0f} remote calls a day"] if report.calls else []
+        figures = [counted(sum(job.fires for job in shown), "fire"), counted(sum(job.runs for job in shown), "run")]
+        figures += [f"{skipped:,} skipped"] if skipped else []
+        figures += [f"{report.calls / report.days:,.0f} remote calls a day"] if report.calls else []
         if report.against is not None:
-            told.append(f"{report.against.a_day:,.0f} with a single tick")
+            figures.append(f"{report.against.a_day:,.0f} with a single tick")
         yield f'<text class="title" x="24" y="34">{fit(span_words(report))}</text>'
-        yield f'<text class="muted" x="24" y="54">{fit(" · ".join(told))}</text>'
+        yield f'<text class="muted" x="24" y="54">{fit(" · ".join(figures))}</text>'
 
     def _axis(self) -> Iterator[str]:
         bottom = self._legend_at - 22
@@ -202,7 +202,8 @@ class _Drawing:
             x = self._x(mark.at)
             kind = "day" if mark.strong else "hour"
             yield f'<path class="{kind}" d="M{x:.1f} {TOP - 14}V{bottom}"/>'
-            yield _label(mark, x)
+            label = "when strong" if mark.strong else "when"
+            yield f'<text class="{label}" x="{x + 4:.1f}" y="{TOP - 18}">{fit(mark.words)}</text>'
 
     def _x(self, at: datetime) -> float:
         return LEFT + PLOT * ((at - self._report.since) / self._span)
@@ -211,19 +212,19 @@ class _Drawing:
 
     def _modes(self, job: JobReport) -> Iterator[str]:
         yield f'<text class="name" x="{LEFT - 14}" y="{TOP + MODE + 1}">mode</text>'
-        borders = [*(one.at for one in job.modes[1:]), self._report.until]
-        for one, end in zip(job.modes, borders, strict=True):
-            x, width = self._x(one.at), self._x(end) - self._x(one.at)
+        borders = [*(period.at for period in job.modes[1:]), self._report.until]
+        for period, end in zip(job.modes, borders, strict=True):
+            x, width = self._x(period.at), self._x(end) - self._x(period.at)
             yield (
-                f'<rect class="{one.mode.value}" x="{x:.1f}" y="{TOP}" width="{max(width, 0.5):.1f}" '
-                f'height="{MODE}"><title>{one.mode.value}</title></rect>'
+                f'<rect class="{period.mode.value}" x="{x:.1f}" y="{TOP}" width="{max(width, 0.5):.1f}" '
+                f'height="{MODE}"><title>{period.mode.value}</title></rect>'
             )
 
     def _row(self, job: JobReport, y: int) -> Iterator[str]:
         top = y + (ROW - BAR) // 2
         skipped = sum(job.skipped.values())
-        told = f"{job.name}: {counted(job.fires, 'fire')}, {counted(job.runs, 'run')}, {skipped:,} skipped"
-        yield f"<g><title>{fit(told)}</title>"
+        title = f"{job.name}: {counted(job.fires, 'fire')}, {counted(job.runs, 'run')}, {skipped:,} skipped"
+        yield f"<g><title>{fit(title)}</title>"
         yield f'<path class="hair" d="M24 {y + ROW}H{WIDTH - 24}"/>'
         if job.quiet is not None:
             yield from self._quiet(job.quiet, y)
@@ -249,7 +250,7 @@ class _Drawing:
             yield f'<path class="quiet" d="{"".join(paths)}"/>'
 
     def _fires(self, job: JobReport, y: int) -> Iterator[str]:
-        """Yield ticks for what stands alone and bands for what is dense, the darker the denser."""
+        """Yield ticks for single fires and bands for dense ones, darker with density."""
         shades = [_shade(job.parts, index, self._most) for index in range(PARTS)]
         for shade in range(1, SHADES + 2):
             chosen = [int(one == shade) for one in shades]
@@ -282,19 +283,19 @@ class _Drawing:
         yield f'<text class="count" x="{WIDTH - 24}" y="{y + STRIP - 20}">{level.peak} of {level.capacity}</text>'
         yield f'<text class="small" x="{WIDTH - 24}" y="{y + STRIP - 5}">full {level.share_full:.1%}</text>'
 
-    def _account(self, one: AccountReport, y: int) -> Iterator[str]:
-        account = one.account
+    def _account(self, report: AccountReport, y: int) -> Iterator[str]:
+        account = report.account
         limit = max(account.limit, 1)
-        scale = max(1.0, one.most / limit)
-        heights = [part / limit / scale for part in one.parts]
+        scale = max(1.0, report.most / limit)
+        heights = [part / limit / scale for part in report.parts]
         line = y + STRIP - STRIP / scale
         yield f'<path class="hair" d="M{LEFT} {y + STRIP}h{PLOT}"/>'
         yield f'<path class="limit" d="M{LEFT} {line:.1f}h{PLOT}"/>'
         yield f'<text class="name" x="{LEFT - 14}" y="{y + STRIP - 12}">{fit(account.name, NAME_SHOWN)}</text>'
         if any(heights):
-            kind = "over" if one.most > account.limit else "budget"
+            kind = "over" if report.most > account.limit else "budget"
             yield f'<path class="{kind}" d="{_area(heights, y)}"/>'
-        used = say_amount(one.most, account.unit, noun=False)
+        used = say_amount(report.most, account.unit, noun=False)
         of = say_amount(account.limit, account.unit, noun=False)
         yield f'<text class="count" x="{WIDTH - 24}" y="{y + STRIP - 20}">{fit(used)}</text>'
         yield f'<text class="small" x="{WIDTH - 24}" y="{y + STRIP - 5}">of {fit(of)} a {account.per}</text>'
@@ -318,13 +319,8 @@ class _Drawing:
             yield f'<text class="small" x="{WIDTH - 24}" y="{y + 9}">and {counted(self._left_out, "more job")}</text>'
 
 
-def _label(mark: AxisMark, x: float) -> str:
-    kind = "when strong" if mark.strong else "when"
-    return f'<text class="{kind}" x="{x + 4:.1f}" y="{TOP - 18}">{fit(mark.words)}</text>'
-
-
 def _shade(parts: Sequence[int], index: int, most: int) -> int:
-    """Return how dark a part is drawn: 0 not at all, up to SHADES as a band, one more as a tick that stands alone."""
+    """Return the shade of a part: 0 for none, up to SHADES for a band, SHADES + 1 for a single tick."""
     count = parts[index]
     if not count:
         return 0
@@ -334,7 +330,7 @@ def _shade(parts: Sequence[int], index: int, most: int) -> int:
 
 
 def _apart(parts: Sequence[int], index: int) -> bool:
-    """Tell whether a part stands alone, or with one beside it: so close are fires that a part hardly tells apart."""
+    """Return whether a part stands alone or beside one other part."""
     further_back, back, _, on, further_on = (0, 0, *parts, 0, 0)[index : index + 5]
     if back and on:
         return False
@@ -342,33 +338,33 @@ def _apart(parts: Sequence[int], index: int) -> bool:
 
 
 def _ticks(parts: Sequence[int], y: int) -> str:
-    """Return a path of single ticks, two neighbours still told apart."""
+    """Return a path of single ticks with a gap between neighbours."""
     width = PART * 0.75
     places = [LEFT + PART * index for index, part in enumerate(parts) if part]
     return "".join(f"M{x} {y}h{width:g}v{BAR}h-{width:g}z" for x in places)
 
 
 def _bars(parts: Sequence[int], y: int, height: int) -> str:
-    """Return a path of rectangles over the parts that are not empty, neighbours joined."""
-    found: list[str] = []
+    """Return a path of rectangles over the non-empty parts, neighbours joined."""
+    path: list[str] = []
     begin: int | None = None
     for index, part in enumerate([*parts, 0]):
         if part and begin is None:
             begin = index
         elif not part and begin is not None:
             width = PART * (index - begin)
-            found.append(f"M{LEFT + PART * begin} {y}h{width}v{height}h-{width}z")
+            path.append(f"M{LEFT + PART * begin} {y}h{width}v{height}h-{width}z")
             begin = None
-    return "".join(found)
+    return "".join(path)
 
 
 def _area(heights: Sequence[float], y: int) -> str:
-    """Return a path that fills what lies under the heights, each from 0 to 1."""
-    found = [f"M{LEFT} {y + STRIP}"]
+    """Return a path that fills the area under the heights, each from 0 to 1."""
+    path = [f"M{LEFT} {y + STRIP}"]
     before: str | None = None
     for index, height in enumerate(heights):
-        level = f"{y + STRIP - math.ceil(2 * STRIP * height) / 2:g}"  # what is little still shows
+        level = f"{y + STRIP - math.ceil(2 * STRIP * height) / 2:g}"  # a small value is still visible
         if level != before:
-            found.append(f"H{LEFT + PART * index}V{level}")
+            path.append(f"H{LEFT + PART * index}V{level}")
             before = level
-    return f"{''.join(found)}H{LEFT + PLOT}V{y + STRIP}z"
+    return f"{''.join(path)}H{LEFT + PLOT}V{y + STRIP}z"

@@ -30,7 +30,6 @@ class Instants(Protocol):
 
     def after(self, ms: int) -> int | None:
         """Return the first instant after `ms`, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,17 +151,16 @@ def stretches_of(job: AuditedJob, spans: Sequence[AuditedSpan], *, tzdata: str) 
     """Join consecutive spans whose instants come from the same schedule."""
     groups: list[list[AuditedSpan]] = []
     for span in spans:
-        if groups and _continues(groups[-1][-1], span):
+        before, schedule = groups[-1][-1] if groups else None, span.spec.schedule
+        if (
+            before is not None
+            and (before.has_instants and span.has_instants and before.spec.schedule == schedule)
+            and (before.tzdata == span.tzdata or not _follows_zone(schedule))
+        ):
             groups[-1].append(span)
         else:
             groups.append([span])
     return [_stretch(job, tuple(group), tzdata) for group in groups]
-
-
-def _continues(earlier: AuditedSpan, later: AuditedSpan) -> bool:
-    if not (earlier.has_instants and later.has_instants and earlier.spec.schedule == later.spec.schedule):
-        return False
-    return earlier.tzdata == later.tzdata or not _follows_zone(later.spec.schedule)
 
 
 def _follows_zone(schedule: Schedule) -> bool:

@@ -549,7 +549,7 @@ class _Owners:
     living: frozenset[str]
     lapsed: frozenset[str]
     own: str | None
-    anybody: bool
+    any_alive: bool
 
     def elsewhere(self, worker_id: str | None, lock: str, ending: str | None) -> str | None:
         """Return the note about a run of another machine, None if its owner should be alive."""
@@ -557,7 +557,7 @@ class _Owners:
             return None
         if ending == "detached":
             return "was left to its keeper on another machine: recovered at the next start there"
-        if ending is None and (lock in self.lapsed or not self.anybody):
+        if ending is None and (lock in self.lapsed or not self.any_alive):
             return "is held by a worker that is not heard of: it fails as worker_lost within 45 s of a scheduler's look"
         return None
 

@@ -61,22 +61,22 @@ def parse_window(text: str) -> QuietWindow:
 
 
 def _minutes(text: str, hour: str, minute: str) -> int:
-    found = 60 * int(hour) + int(minute)
-    if int(minute) > 59 or found > DAY_MINUTES:
+    minutes = 60 * int(hour) + int(minute)
+    if int(minute) > 59 or minutes > DAY_MINUTES:
         raise InvalidWindow(text, f"has no time of day in {hour}:{minute}", hint="write times from 00:00 to 24:00")
-    return found
+    return minutes
 
 
 def _days(text: str, written: str | None) -> frozenset[int]:
     if written is None:
         return _ALL_DAYS
-    found: set[int] = set()
+    days: set[int] = set()
     for term in written.split(","):
         first, dash, last = (part.strip() for part in term.partition("-"))
         begin = _weekday(text, first)
         end = _weekday(text, last) if dash else begin
-        found.update((begin + step) % 7 for step in range((end - begin) % 7 + 1))
-    return frozenset(found)
+        days.update((begin + step) % 7 for step in range((end - begin) % 7 + 1))
+    return frozenset(days)
 
 
 def _weekday(text: str, name: str) -> int:

@@ -247,10 +247,10 @@ class _Fields:
 
 
 class _Gap(NamedTuple):
-    """Two moments without an instant between them: `found` is the first after `after`, `day` its even day."""
+    """Two moments without an instant between them: `instant` is the first after `after`, `day` its even day."""
 
     after: datetime
-    found: datetime
+    instant: datetime
     day: "_EvenDay | None"
 
 
@@ -265,20 +265,17 @@ def check_cron(text: str) -> str:
     '0 0 * * 0'
     """
     expression = normalise(text)
-    if not _ever_fires(expression):
+    first, until = _CALENDAR_CYCLE
+    try:
+        fires = next(_days_from(_read(expression).days, first, until=until), None) is not None
+    except CronSimError:  # everything else is checked before: what remains are days that no month has
+        fires = False
+    if not fires:
         raise CronNeverFires(
             f"cron {text!r} never fires: the day of month and month that it names do not meet",
             hint="name a day that one of the months has, or L for the last one: 0 0 L 2 *",
         )
     return expression
-
-
-def _ever_fires(expression: str) -> bool:
-    first, until = _CALENDAR_CYCLE
-    try:
-        return next(_days_from(_read(expression).days, first, until=until), None) is not None
-    except CronSimError:  # everything else is checked before: what remains are days that no month has
-        return False
 
 
 @lru_cache(maxsize=4096)
@@ -298,12 +295,12 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
     """
     if after.tzinfo is not UTC:
         after = after.astimezone(UTC)
-    known = _latest.get((expressions, tz))
-    if known is None:
+    gap = _latest.get((expressions, tz))
+    if gap is None:
         return _look_further(expressions, tz, after)
-    if known.after <= after < known.found:
-        return known.found  # many jobs share an expression, and no instant lies between the two
-    day = known.day
+    if gap.after <= after < gap.instant:
+        return gap.instant  # many jobs share an expression, and no instant lies between the two
+    day = gap.day
     if day is None or after < day.midnight or (later_that_day := day.first_after(after)) is None:
         return _look_further(expressions, tz, after)
     _latest[expressions, tz] = _Gap(after, later_that_day, day)
@@ -313,13 +310,13 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
 def _look_further(expressions: tuple[str, ...], tz: str, after: datetime) -> datetime | None:
     """Return the first instant after `after`, and cache it with its day."""
     every = [_next(_read(expression), tz, after) for expression in expressions]
-    found = every[0] if len(every) == 1 else min((at for at in every if at is not None), default=None)
-    if found is not None:
-        day = _even_day(_read(expressions[0]), tz, _wall_date(found, tz)) if len(every) == 1 else None
+    instant = every[0] if len(every) == 1 else min((at for at in every if at is not None), default=None)
+    if instant is not None:
+        day = _even_day(_read(expressions[0]), tz, _wall_date(instant, tz)) if len(every) == 1 else None
         if len(_latest) >= CACHED_GAPS:
             _latest.clear()
-        _latest[expressions, tz] = _Gap(after, found, day)
-    return found
+        _latest[expressions, tz] = _Gap(after, instant, day)
+    return instant
 
 
 def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> datetime | None:
@@ -329,21 +326,21 @@ def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> da
     '2026-10-25T00:30:00+00:00'
     """
     before = before.astimezone(UTC)
-    found = (_previous(_read(expression), tz, before) for expression in expressions)
-    return max((at for at in found if at is not None), default=None)
+    candidates = (_previous(_read(expression), tz, before) for expression in expressions)
+    return max((at for at in candidates if at is not None), default=None)
 
 
 def cron_count(expressions: tuple[str, ...], tz: str, *, first: datetime, last: datetime, at_most: int) -> int | None:
     """Return the number of instants from `first` to `last`, both included; None above `at_most`."""
-    found: set[datetime] = set()
+    counted_instants: set[datetime] = set()
     readings = [_read(expression) for expression in expressions]
     for day in _dates(_wall_date(first, tz) - _DAY, until=_wall_date(last, tz) + _DAY):
         for fields in readings:
             if _matches(fields.days, day):
-                found.update(at for at in _instants_of_day(fields, tz, day) if first <= at <= last)
-        if len(found) > at_most:
+                counted_instants.update(at for at in _instants_of_day(fields, tz, day) if first <= at <= last)
+        if len(counted_instants) > at_most:
             return None
-    return len(found)
+    return len(counted_instants)
 
 
 def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
@@ -354,14 +351,14 @@ def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
     if even is not None and (later_today := even.first_after(after)) is not None:
         return later_today
     until = date(min(after.year + HORIZON_YEARS, _LAST_YEAR), 12, 31)
-    found, found_on = None, until
+    instant, instant_day = None, until
     for day in _days_from(fields.days, _neighbour(today, tz, -_DAY), until=until):
-        if found is not None and day > _neighbour(found_on, tz, _DAY):
+        if instant is not None and day > _neighbour(instant_day, tz, _DAY):
             break
         candidate = _instants_of_day(fields, tz, day).first_after(after)
-        if candidate is not None and (found is None or candidate < found):
-            found, found_on = candidate, day
-    return found
+        if candidate is not None and (instant is None or candidate < instant):
+            instant, instant_day = candidate, day
+    return instant
 
 
 def _even_day(fields: _Fields, tz: str, day: date) -> "_EvenDay | None":
@@ -379,14 +376,14 @@ def _previous(fields: _Fields, tz: str, before: datetime) -> datetime | None:
     if not _FIRST_YEAR < before.year <= _LAST_YEAR:
         return None
     until = date(max(before.year - HORIZON_YEARS, _FIRST_YEAR), 1, 1)
-    found, found_on = None, until
+    instant, instant_day = None, until
     for day in _days_from(fields.days, _neighbour(_wall_date(before, tz), tz, _DAY), until=until):
-        if found is not None and day < _neighbour(found_on, tz, -_DAY):
+        if instant is not None and day < _neighbour(instant_day, tz, -_DAY):
             break
         candidate = _instants_of_day(fields, tz, day).last_before(before)
-        if candidate is not None and (found is None or candidate > found):
-            found, found_on = candidate, day
-    return found
+        if candidate is not None and (instant is None or candidate > instant):
+            instant, instant_day = candidate, day
+    return instant
 
 
 def _neighbour(day: date, tz: str, step: timedelta) -> date:
@@ -483,10 +480,10 @@ def _uneven_day(fields: _Fields, tz: str, day: date) -> _UnevenDay:
     instants: set[datetime] = set()
     for minute in fields.minutes:
         wall = datetime.combine(day, time()) + minute * _MINUTE
-        found = instants_of_wall(wall, place)
+        shown = instants_of_wall(wall, place)
         if fields.fixed:
-            found = found[:1] or [end_of_gap(wall, place)]
-        instants.update(found)
+            shown = shown[:1] or [end_of_gap(wall, place)]
+        instants.update(shown)
     return _UnevenDay(sorted(instants))
 
 

@@ -101,17 +101,17 @@ def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -
     """Return the first instant strictly after `after` within the bounds, or None."""
     if schedule.start_at is not None:
         after = max(after, schedule.start_at - _INSTANT)
-    found = _unbounded_next(schedule, after, created_at=created_at)
-    return found if found is None or schedule.end_at is None or found < schedule.end_at else None
+    instant = _unbounded_next(schedule, after, created_at=created_at)
+    return instant if instant is None or schedule.end_at is None or instant < schedule.end_at else None
 
 
 def previous_instant(schedule: Schedule, *, before: datetime, created_at: datetime) -> datetime | None:
     """Return the last instant strictly before `before` within the bounds, or None."""
     if schedule.end_at is not None:
         before = min(before, schedule.end_at)
-    found = _unbounded_previous(schedule, before, created_at=created_at)
-    early = found is not None and schedule.start_at is not None and found < schedule.start_at
-    return None if early else found
+    instant = _unbounded_previous(schedule, before, created_at=created_at)
+    early = instant is not None and schedule.start_at is not None and instant < schedule.start_at
+    return None if early else instant
 
 
 def first_instant(schedule: Schedule, *, since: datetime, created_at: datetime) -> datetime | None:
@@ -126,10 +126,10 @@ def last_instant(schedule: Schedule, *, until: datetime, created_at: datetime) -
 
 def last_come(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
     """Return the last instant at or before `until` that does not wait for quiet hours beyond `until`."""
-    found = last_instant(schedule, until=until, created_at=created_at)
-    quiet = None if found is None else waiting_run(schedule, found)
+    instant = last_instant(schedule, until=until, created_at=created_at)
+    quiet = None if instant is None else waiting_run(schedule, instant)
     if quiet is None or quiet.until <= until:
-        return found
+        return instant
     return previous_instant(schedule, before=quiet.since, created_at=created_at)
 
 
@@ -167,10 +167,10 @@ def instants_between(
     >>> [f"{at:%d %H:%M}" for at in instants_between(daily, since=since, until=until, created_at=since)]
     ['01 02:30', '02 02:30']
     """
-    found = first_instant(schedule, since=since, created_at=created_at)
-    while found is not None and found < until:
-        yield found
-        found = next_instant(schedule, after=found, created_at=created_at)
+    instant = first_instant(schedule, since=since, created_at=created_at)
+    while instant is not None and instant < until:
+        yield instant
+        instant = next_instant(schedule, after=instant, created_at=created_at)
 
 
 def fires_at(
@@ -244,7 +244,8 @@ def explain_schedule(schedule: Schedule) -> str:
     if schedule.end_at is not None:
         parts.append(f"before {_local(schedule.end_at, schedule)}")
     if schedule.jitter is not None:
-        parts.append(_explain_jitter(schedule.jitter))
+        up_to, percent = schedule.jitter.up_to, schedule.jitter.percent
+        parts.append(f"up to {f'{percent or 0:g} % of the gap' if up_to is None else say_duration(up_to)} later")
     if schedule.run_once and schedule.at is None:
         parts.append("only once")
     return ", ".join(parts)
@@ -258,12 +259,6 @@ def _explain_instants(schedule: Schedule) -> str:
     if schedule.at is not None:
         return f"once at {_local(schedule.at, schedule)}"
     return explain_interval(schedule) if schedule.repeats else "by hand"
-
-
-def _explain_jitter(jitter: Jitter) -> str:
-    if jitter.up_to is not None:
-        return f"up to {say_duration(jitter.up_to)} later"
-    return f"up to {jitter.percent or 0:g} % of the gap later"
 
 
 def _local(at: datetime, schedule: Schedule) -> str:

@@ -59,13 +59,13 @@ def _length(words: str, *, tz: str, now: datetime) -> When | None:
     """Return the key of a duration: `every 15 min` repeats, `in 2 hours` runs once."""
     word, _, rest = words.partition(" ")
     later, written = word == "in", rest if word in ("every", "each", "in") else words
-    found = _LENGTH.fullmatch(written)
-    if found is None or (found["count"] == "" and (found["unit"] == "day" or written == words)):
+    match = _LENGTH.fullmatch(written)
+    if match is None or (match["count"] == "" and (match["unit"] == "day" or written == words)):
         return None  # `every day` is a time of day, at midnight
-    count = int(found["count"]) if found["count"].isdecimal() else 1
+    count = int(match["count"]) if match["count"].isdecimal() else 1
     if not later:
-        return {"interval": f"{count}{found['unit'][0]}"}
-    seconds = count * UNITS[found["unit"][0]]
+        return {"interval": f"{count}{match['unit'][0]}"}
+    seconds = count * UNITS[match["unit"][0]]
     if seconds > timedelta(days=3660).total_seconds():
         raise InvalidValue(f"{words!r} is more than ten years away", hint="write a date: 2026-12-24 08:30")
     return {"at": _written(now.astimezone(zone(tz)) + timedelta(seconds=seconds))}
@@ -149,9 +149,9 @@ def _take(part: str, said: _Said) -> bool:
     if part in _NTH:
         said.nth = _NTH[part]
         return True
-    if found := _ORDINAL.fullmatch(part):
-        said.dates.append(found[1])
-        return 1 <= int(found[1]) <= 31
+    if match := _ORDINAL.fullmatch(part):
+        said.dates.append(match[1])
+        return 1 <= int(match[1]) <= 31
     first, dash, last = part.partition("-")
     days = _days(first) if not dash else _span(first, last)
     said.weekdays.update(days)
@@ -159,11 +159,11 @@ def _take(part: str, said: _Said) -> bool:
 
 
 def _days(word: str) -> Sequence[int]:
-    known = _SETS.get(word.removesuffix("s"))
-    if known is not None:
-        return known
-    found = _DAY.fullmatch(word)
-    return () if found is None else (DAYS.index(found[1]),)
+    days = _SETS.get(word.removesuffix("s"))
+    if days is not None:
+        return days
+    match = _DAY.fullmatch(word)
+    return () if match is None else (DAYS.index(match[1]),)
 
 
 def _span(first: str, last: str) -> Sequence[int]:
@@ -213,9 +213,9 @@ def _times(parts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _time(part: str, half: str) -> tuple[int, int]:
-    found = _TIME.fullmatch(part)
-    half = (found["half"] or half) if found else ""
-    hour, minute = (int(found["hour"]), int(found["minute"] or 0)) if found else (99, 0)
+    match = _TIME.fullmatch(part)
+    half = (match["half"] or half) if match else ""
+    hour, minute = (int(match["hour"]), int(match["minute"] or 0)) if match else (99, 0)
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
     if hour > 23 or minute > 59:
@@ -229,5 +229,5 @@ def _unclear(text: str, why: str) -> InvalidValue:
 
 def write_schedule_text(keys: When) -> str:
     """Return the text of these keys; empty for a list of cron expressions."""
-    found = next((keys[key] for key in ("cron", "interval", "at") if key in keys), "")
-    return found if isinstance(found, str) else ""
+    text = next((keys[key] for key in ("cron", "interval", "at") if key in keys), "")
+    return text if isinstance(text, str) else ""

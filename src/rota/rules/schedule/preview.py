@@ -118,68 +118,70 @@ def fires_from(
     ]
 
 
-def _running(schedule: Schedule, found: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
+def _running(schedule: Schedule, nominal: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
     lulls = has_blackouts(schedule)
-    while found is not None and found.year <= LAST_YEAR:
-        running = first_running(schedule, found, created_at=created_at) if lulls else found
+    while nominal is not None and nominal.year <= LAST_YEAR:
+        running = first_running(schedule, nominal, created_at=created_at) if lulls else nominal
         if running is None:
             return
         yield running
         quiet = waiting_run(schedule, running)
         after = running if quiet is None else quiet.until - _INSTANT
-        found = next_instant(schedule, after=after, created_at=created_at)
+        nominal = next_instant(schedule, after=after, created_at=created_at)
 
 
 def first_running(schedule: Schedule, instant: datetime, *, created_at: datetime) -> datetime | None:
     """Return the first instant from `instant` on that runs: the last one of quiet hours that defer, none of others."""
-    found: datetime | None = instant
+    nominal: datetime | None = instant
     for _ in range(MAX_BLACKOUTS):
-        blackout = None if found is None else blackout_at(schedule, found)
-        if found is None or blackout is None or blackout.reason is None:
-            return found
+        blackout = None if nominal is None else blackout_at(schedule, nominal)
+        if nominal is None or blackout is None or blackout.reason is None:
+            return nominal
         if blackout.reason is Reason.QUIET_HOURS and defers(schedule):
-            return _last_waiting(schedule, found, blackout, created_at=created_at)
-        found = None if blackout.until is None else first_instant(schedule, since=blackout.until, created_at=created_at)
+            return _last_waiting(schedule, nominal, blackout, created_at=created_at)
+        nominal = (
+            None if blackout.until is None else first_instant(schedule, since=blackout.until, created_at=created_at)
+        )
     return None
 
 
 def wholly_quiet(schedule: Schedule, *, since: datetime, created_at: datetime) -> bool:
     """Return whether all instants of the coming year wait for the end of quiet hours."""
-    found = first_instant(schedule, since=since, created_at=created_at)
+    nominal = first_instant(schedule, since=since, created_at=created_at)
     inside = False
-    while found is not None and found < since + A_YEAR:
-        quiet = waiting_run(schedule, found)
+    while nominal is not None and nominal < since + A_YEAR:
+        quiet = waiting_run(schedule, nominal)
         if quiet is None:
             return False
-        inside, found = True, first_instant(schedule, since=quiet.until, created_at=created_at)
+        inside, nominal = True, first_instant(schedule, since=quiet.until, created_at=created_at)
     return inside
 
 
 def _last_waiting(schedule: Schedule, first: datetime, blackout: Blackout, *, created_at: datetime) -> datetime:
     """Return the last instant of the quiet hours that hold `first`, without excluded days."""
     last, fires = first, blackout.fires
-    found: datetime | None = first
-    while found is not None and fires is not None and found < fires:
-        blackout = blackout_at(schedule, found)
+    nominal: datetime | None = first
+    while nominal is not None and fires is not None and nominal < fires:
+        blackout = blackout_at(schedule, nominal)
         assert blackout.until is not None
         if blackout.reason is Reason.QUIET_HOURS:
             last = previous_instant(schedule, before=blackout.until, created_at=created_at) or last
-        found = first_instant(schedule, since=blackout.until, created_at=created_at)
+        nominal = first_instant(schedule, since=blackout.until, created_at=created_at)
     return last
 
 
-def _following(schedule: Schedule, found: datetime | None, interval: timedelta | None) -> Iterator[datetime]:
-    """Yield the instants from `found` on, as if each run took no time."""
+def _following(schedule: Schedule, nominal: datetime | None, interval: timedelta | None) -> Iterator[datetime]:
+    """Yield the instants from `nominal` on, as if each run took no time."""
     skipped = 0
-    while found is not None and interval is not None and found.year <= LAST_YEAR and skipped < MAX_BLACKOUTS:
-        blackout = blackout_at(schedule, found)
+    while nominal is not None and interval is not None and nominal.year <= LAST_YEAR and skipped < MAX_BLACKOUTS:
+        blackout = blackout_at(schedule, nominal)
         if blackout.reason is None or (blackout.reason is Reason.QUIET_HOURS and defers(schedule)):
             skipped = 0
-            yield found
-            found = within_bounds(schedule, (blackout.fires or found) + interval)
+            yield nominal
+            nominal = within_bounds(schedule, (blackout.fires or nominal) + interval)
         else:
             skipped += 1
-            found = within_bounds(schedule, (blackout.until or found) + interval)
+            nominal = within_bounds(schedule, (blackout.until or nominal) + interval)
 
 
 COMPARED_FIRES = 200
