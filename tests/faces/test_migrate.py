@@ -18,7 +18,7 @@ from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.project.locate import make_state
 from rota.store.postgres.transfer import PostgresEnd
-from rota.store.transfer import BATCH, CopyEnd, SqliteEnd, tables
+from rota.store.transfer import BATCH_ROWS, CopyEnd, SqliteEnd, tables
 from tests.faces.conftest import NOON, Project
 from tests.postgres import lay_postgres, spoil_postgres
 
@@ -33,7 +33,7 @@ notify: {ops: {command: [cat]}}
 groups:
   both: {mode: sequential, members: [fine, bad]}
 """
-MANY = 2 * BATCH + 1
+MANY = 2 * BATCH_ROWS + 1
 FILL = """
 WITH RECURSIVE counted (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM counted WHERE number < :many)
 INSERT INTO event (id, at, kind, data)

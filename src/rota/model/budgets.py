@@ -1,4 +1,4 @@
-"""The words of budgets (R-19): accounts, windows, prices, and what a run used. Money in millionths of a dollar."""
+"""Budget accounts, windows, prices and usage. Money is in millionths of a dollar."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ MILLION = 1_000_000
 
 
 class Unit(StrEnum):
-    """What an account counts."""
+    """The unit of an account."""
 
     REQUESTS = "requests"
     RUNS = "runs"
@@ -18,7 +18,7 @@ class Unit(StrEnum):
 
 
 class Per(StrEnum):
-    """How long a window of an account is."""
+    """The length of an account's window."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -28,7 +28,7 @@ class Per(StrEnum):
 
 
 class Exceeded(StrEnum):
-    """What becomes of a run for which an account has no room."""
+    """The policy for a run without room in an account."""
 
     DEFER = "defer"
     SKIP = "skip"
@@ -50,7 +50,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of the calendar: since ≤ instant < until."""
+    """A period of the calendar: since ≤ instant < until."""
 
     since: datetime
     until: datetime
@@ -58,20 +58,20 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens of a model cost, in millionths of a dollar."""
+    """The price of a million tokens of a model, in millionths of a dollar."""
 
     input: int
     output: int
     cached_input: int | None = None
-    """The rate of input that the provider read from its cache; None: that of all input."""
+    """The price of input from the provider's cache; None: that of all input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a run used, as far as it is known: None is unknown, never nothing.
+    """The known usage of a run: None is unknown, never nothing.
 
-    `tokens_cached`: how many of `tokens_in` the provider read from its cache. `counted`: how many of the requests were
-    charged one by one, when they were made.
+    `tokens_cached`: the part of `tokens_in` from the provider's cache. `counted`: the requests that were charged one by
+    one when they were sent.
     """
 
     requests: int | None = None
@@ -84,21 +84,21 @@ class Usage:
 
     @property
     def tokens(self) -> int | None:
-        """Both kinds of tokens together, None where neither is known."""
+        """The sum of both kinds of tokens, None if neither is known."""
         if self.tokens_in is None and self.tokens_out is None:
             return None
         return (self.tokens_in or 0) + (self.tokens_out or 0)
 
 
 def usage_json(usage: Usage | None) -> dict[str, Any]:
-    """Return what is known of a usage, as an execution keeps it.
+    """Return the known figures of a usage, as an execution stores them.
 
     >>> usage_json(Usage(requests=3))
     {'requests': 3}
     """
     if usage is None:
         return {}
-    told = {
+    figures = {
         "requests": usage.requests,
         "tokens_in": usage.tokens_in,
         "tokens_cached": usage.tokens_cached,
@@ -106,4 +106,4 @@ def usage_json(usage: Usage | None) -> dict[str, Any]:
         "usd_millionths": usage.usd,
         "model": usage.model,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in figures.items() if value is not None}

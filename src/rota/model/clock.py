@@ -9,11 +9,11 @@ from rota.model.errors import InvalidDuration
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 _EXACT_UNTIL = 1000 * 2**32
-"""Until the year 2106 a float of seconds tells the microsecond."""
+"""Until the year 2106 a float of seconds is exact to the microsecond."""
 
 
 class Clock(Protocol):
-    """Where time comes from: the wall to say what is due, the monotonic clock to measure."""
+    """The source of time: the wall clock for due instants, the monotonic clock for durations."""
 
     def now(self) -> datetime:
         """Return the wall time, aware, in UTC, cut to milliseconds."""

@@ -14,12 +14,12 @@ _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _STEP_BYTES = 4
 
 
-_own = random.Random()  # noqa: S311  # identifiers keep nothing secret; a system call for each would cost more than it
+_own = random.Random()  # noqa: S311  # identifiers are not secret; a system call for each would be slow
 os.register_at_fork(after_in_child=_own.seed)
 
 
 class IdSource:
-    """Makes UUIDv7 texts in increasing order, also when the clock stands still or steps back."""
+    """Generates UUIDv7 texts in increasing order, even if the clock stands still or steps back."""
 
     def __init__(self, randomness: Callable[[int], bytes] = _own.randbytes) -> None:
         self._lock = threading.Lock()
@@ -28,18 +28,18 @@ class IdSource:
         self._random = 0
 
     def begin_again(self, randomness: Callable[[int], bytes]) -> None:
-        """Forget what was made before, and draw from another source: the same source gives the same identifiers."""
+        """Restart with another source of randomness: the same source gives the same identifiers."""
         with self._lock:
             self._randomness, self._ms, self._random = randomness, 0, 0
 
     def stay_above(self, identifier: str) -> None:
-        """Let every new identifier sort after this one, also when the clock was set back meanwhile."""
+        """Make every new identifier sort after this one, even if the clock was set back."""
         with self._lock:
             if identifier > _text(self._ms, self._random):
                 self._begin(created_ms(identifier) + 1)
 
     def leave(self, identifier: str) -> None:
-        """Let every new identifier be of a later millisecond than this one."""
+        """Give every new identifier a later millisecond than this one."""
         with self._lock:
             if created_ms(identifier) >= self._ms:
                 self._begin(created_ms(identifier) + 1)
@@ -51,13 +51,13 @@ class IdSource:
             if ms == self._ms:
                 self._count_on()
             else:
-                # After a step back it goes on behind the last one: later identifiers have later milliseconds.
+                # After a step back it continues after the last one: later identifiers have later milliseconds.
                 self._begin(max(ms, self._ms + 1))
             return _text(self._ms, self._random)
 
     def _begin(self, ms: int) -> None:
         self._ms = ms
-        # The top bit is left free, so that counting on from here does not overflow.
+        # The top bit is free, so that counting from here does not overflow.
         self._random = int.from_bytes(self._randomness(10)) & (_RANDOM_MASK >> 1)
 
     def _count_on(self) -> None:
@@ -74,17 +74,17 @@ def _text(ms: int, random: int) -> str:
 
 
 def created_ms(identifier: str) -> int:
-    """Return the milliseconds in which a UUIDv7 was made."""
+    """Return the milliseconds of a UUIDv7."""
     return int(identifier[:8] + identifier[9:13], 16)
 
 
 def created_at(identifier: str) -> datetime:
-    """Return the instant at which a UUIDv7 was made."""
+    """Return the instant of a UUIDv7."""
     return from_ms(created_ms(identifier))
 
 
 def is_id(text: str) -> bool:
-    """Tell whether `text` is a UUID in its canonical spelling."""
+    """Return whether `text` is a UUID in its canonical spelling."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:

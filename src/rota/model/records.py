@@ -1,4 +1,4 @@
-"""Records of runs, executions, workspaces and claims on work items, as the store returns them."""
+"""Records of jobs, runs, groups, executions, worktrees and claims on work items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,34 +45,34 @@ class Job:
     pause_reason: str | None = None
     held_for: datetime | None = None
     failures: int = 0
-    """How many chains of the job failed one after another."""
+    """The failed chains in a row."""
     backing_off_until: datetime | None = None
     mode: Mode | None = None
-    """The mode that the cursor of a job with intervals by mode was planned in; None for all others (R-18)."""
+    """The mode of the planned cursor of a job with intervals by mode; None for other jobs."""
     suggested: timedelta | None = None
-    """The interval that the polled server asked for, until the next poll (R-16)."""
+    """The interval that the polled server suggests, until the next poll."""
     booted: str | None = None
-    """The boot of the machine that a job at boot has run for, or was made in."""
+    """The boot of the machine in which a job at boot has fired or was created."""
     made: Provenance | None = None
-    """Who made it with the tools; None: a file or Python code declares it."""
+    """The author and limits of a job from the tools; None: a file or Python code declares it."""
     provisional_at: datetime | None = None
-    """Since when it waits for a person's approval (R-29)."""
+    """The start of its wait for approval."""
     approved: str | None = None
     """The digest of the definition that a person approved."""
 
     @property
     def interval(self) -> timedelta | None:
-        """The interval as it is now; None: there is none, or never in the present mode."""
+        """The current interval; None: it has none, or does not fire in this mode."""
         planned = self.spec.schedule.every(self.mode or Mode.ACTIVE)
         return planned if self.suggested is None or planned is None else self.suggested
 
     @property
     def schedules(self) -> bool:
-        """Whether the job has due instants: enabled, not retired, not used up, not provisional (R-07, R-14, R-29)."""
+        """Whether the job has due instants: enabled, not retired, not used up, not provisional."""
         return self.enabled and self.retired_at is None and self.used_up_at is None and self.provisional_at is None
 
     def expired(self, now: datetime) -> bool:
-        """Tell whether the time that it was made for is over."""
+        """Return whether the lifetime of the job is over."""
         return self.made is not None and self.made.expires_at is not None and self.made.expires_at <= now
 
 
@@ -121,24 +121,24 @@ class Run:
     predecessor_id: str | None = None
     decisions: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
-    """What its execution said it used, as `usage_json` writes it."""
+    """The usage of its execution, as `usage_json` writes it."""
     denied_tools: tuple[str, ...] = ()
     session_id: str | None = None
 
     @property
     def handle(self) -> str:
-        """The run as people write it: `backup:112`."""
+        """The name of the run for people: `backup:112`."""
         return f"{self.job}:{self.number}"
 
     @property
     def nominal(self) -> datetime:
-        """The instant that placeholders and ROTA_DATE use (R-05)."""
+        """The instant of placeholders and ROTA_DATE."""
         return self.scheduled_for or self.created_at
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Runs that belong together (R-15): of a declared group's run, or made at run time and then without one."""
+    """A group of runs: of a declared group's run, or created at run time without one."""
 
     id: str
     name: str
@@ -155,7 +155,7 @@ class Group:
 
     @property
     def handle(self) -> str:
-        """The group as people write it: `nightly:88`."""
+        """The name of the group for people: `nightly:88`."""
         return f"{self.name}:{self.number}"
 
 
@@ -171,13 +171,13 @@ class Abandoned:
 
     @property
     def handle(self) -> str:
-        """How people call it."""
+        """Its name for people."""
         return "a direct call" if self.job is None else f"{self.job}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The audit record of a start: of a run, or of a direct call, which has no run but a caller (R-13)."""
+    """The audit record of a start: of a run, or of a direct call, which has a caller and no run."""
 
     id: str
     run_id: str | None
@@ -202,7 +202,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an execution, or a run that never started, ended. Made by the runners and gates, stored by record."""
+    """The end of an execution, or of a run that never started, as runners and gates report it."""
 
     status: Status
     reason: Reason | None = None
@@ -211,34 +211,33 @@ class Outcome:
     summary: str | None = None
     state: Mapping[str, Any] | None = None
     scheduler_state: Mapping[str, Any] | None = None
-    """The keys that it changed of the document that all jobs share; None for those that are gone (000)."""
+    """The changed keys of the shared document; None deletes a key."""
     output_bytes: int | None = None
     files: tuple[str, ...] = ()
     usage: Usage | None = None
-    """What it used, as far as it is known (R-19)."""
     finished_at: datetime | None = None
-    """When it ended, where somebody saw that; None: when it is recorded."""
+    """The observed end; None: the time of recording."""
     session_id: str | None = None
-    """The session of an agent, to go on with."""
+    """The session of an agent, to resume."""
     session: AgentSession | None = None
-    """The same with its totals, where the next run of the job goes on with it."""
+    """The same with its totals, if the next run of the job resumes it."""
     session_lost: str | None = None
-    """The session that could not be gone on with: the next run begins a new one."""
+    """The session that could not be resumed: the next run starts a new one."""
     denied_tools: tuple[str, ...] = ()
-    """Tools that an agent asked for and was refused."""
+    """The tools that an agent requested and did not get."""
     provider: str | None = None
-    """Who was asked by an agent, and is held when it refused (section 8)."""
+    """The provider of an agent, held after a rate limit."""
     resets_at: datetime | None = None
-    """When a provider that refused takes work again, where it said so."""
+    """The stated end of a rate limit."""
     poll: Mapping[str, Any] | None = None
-    """What a poll brought (R-16)."""
+    """The data of a poll."""
     suggested: float | None = None
-    """After how many seconds the polled server wants the next poll."""
+    """The poll interval in seconds that the server suggests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that cannot be mistaken for another one with the same pid (R-22, R-23)."""
+    """A process, distinct from later ones with the same pid."""
 
     boot_id: str
     pid: int
@@ -262,7 +261,7 @@ def cut(text: str | None, limit: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A git worktree: whose it is, where, and the commit that it began at. `kept_why`: its run is over and it stays."""
+    """A git worktree: its run, place and base commit. `kept_why`: the reason to keep it after the run."""
 
     run_id: str
     handle: str
@@ -276,7 +275,7 @@ class Worktree:
 
 
 class ClaimState(StrEnum):
-    """Where a claim stands: with its run (the first two), on its way back to its source, or over."""
+    """The state of a claim: with its run (the first two), pending report or release, or finished."""
 
     ASKING = "asking"
     HELD = "held"
@@ -289,7 +288,7 @@ class ClaimState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One request of a run to its source: `item` is what it got, `not_before` when the source is told next."""
+    """A request of a run to its source: `item` is the claimed item, `not_before` the time of the next report."""
 
     claim: str
     run_id: str
@@ -308,5 +307,5 @@ class Claim:
 
     @property
     def request(self) -> WorkRequest:
-        """The request as its source knows it."""
+        """The request for the source."""
         return WorkRequest(self.claim, self.handle.rpartition(":")[0], self.handle, self.asked_at)

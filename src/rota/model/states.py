@@ -6,7 +6,7 @@ from rota.model.errors import IllegalTransition
 
 
 class Status(StrEnum):
-    """Where a run stands. DISPATCHED is internal: outside it is shown as RUNNING without a start (R-01)."""
+    """The status of a run. DISPATCHED is internal: it is shown as RUNNING without a start."""
 
     QUEUED = "QUEUED"
     DISPATCHED = "DISPATCHED"
@@ -18,12 +18,12 @@ class Status(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether a run in this status never changes again."""
+        """Whether this status is final."""
         return self in FINAL
 
     @property
     def shown(self) -> "Status":
-        """The status as every face shows it."""
+        """The status as it is shown to users."""
         return Status.RUNNING if self is Status.DISPATCHED else self
 
 
@@ -37,11 +37,11 @@ OLDER_WORDS = {
     "TIMED_OUT": Status.FAILED,
     "ERROR": Status.FAILED,
 }
-"""Words of the earlier documents that filters accept; `TIMED_OUT` means the reason of that name alone."""
+"""Older words that filters accept; `TIMED_OUT` selects only the reason of that name."""
 
 
 class RunEvent(StrEnum):
-    """What may happen to a run."""
+    """An event in the life of a run."""
 
     DISPATCH = "dispatch"
     START = "start"
@@ -54,7 +54,7 @@ class RunEvent(StrEnum):
 
 TRANSITIONS: dict[tuple[Status, RunEvent], Status] = {
     (Status.QUEUED, RunEvent.DISPATCH): Status.DISPATCHED,
-    (Status.QUEUED, RunEvent.START): Status.RUNNING,  # functions without gates claim and start at once (R-01)
+    (Status.QUEUED, RunEvent.START): Status.RUNNING,  # functions without gates start with the claim
     (Status.QUEUED, RunEvent.SKIP): Status.SKIPPED,
     (Status.QUEUED, RunEvent.CANCEL): Status.CANCELLED,
     (Status.DISPATCHED, RunEvent.START): Status.RUNNING,
@@ -137,7 +137,7 @@ REASONS = {
 
 
 class WaitingFor(StrEnum):
-    """Why a QUEUED run must not be claimed yet (R-02). Stored with the run."""
+    """Why a QUEUED run must not be claimed yet. Stored with the run."""
 
     BACKOFF = "backoff"
     BUDGET = "budget"
@@ -148,7 +148,7 @@ class WaitingFor(StrEnum):
 
 
 class Held(StrEnum):
-    """Why a QUEUED run that may be claimed is not running. Derived when read, never stored (R-02)."""
+    """Why a claimable QUEUED run does not start. Derived when read, never stored."""
 
     SLOT = "slot"
     POOL = "pool"
@@ -158,19 +158,19 @@ class Held(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Which door a run came through."""
+    """The origin of a run."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
     RETRY = "retry"
     GROUP = "group"
     BACKFILL = "backfill"
-    NEED = "need"  # a poll that another run needs and that would not come by itself (R-16)
-    DIRECT = "direct"  # never that of a run: what the work of a direct call is told (R-13)
+    NEED = "need"  # a poll that another run needs and no schedule fires
+    DIRECT = "direct"  # of a direct call, which has no run
 
 
 class GroupStatus(StrEnum):
-    """Where a group stands (R-15). Terminal only when every member is (INV-006)."""
+    """The status of a group. It is final only when every member is."""
 
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"

@@ -1,4 +1,4 @@
-"""Where a project keeps its state: SQLite in its state folder, or a PostgreSQL database by its address."""
+"""The address of a project's store: SQLite in its state folder, or a PostgreSQL database."""
 
 import re
 from collections.abc import Callable
@@ -10,21 +10,21 @@ SCHEMES = ("postgresql", "postgres")
 _SECRET_KEYS = ("password", "sslpassword", "oauth_client_secret")
 _REFERENCE = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _CUT = re.compile(r":(?!\d*(,|/|$)|[0-9a-f:]*\])")
-"""A colon that no port follows: a login whose password holds a question mark."""
+"""A colon without a port: a login whose password contains a question mark."""
 
 
 def is_postgres(address: str) -> bool:
-    """Tell whether an address is that of a PostgreSQL database.
+    """Return whether an address is that of a PostgreSQL database.
 
     >>> is_postgres("postgresql://db/rota"), is_postgres("sqlite"), is_postgres("mysql://db/rota")
     (True, False, False)
     """
-    scheme, found, _ = address.partition("://")
-    return bool(found) and scheme in SCHEMES
+    scheme, separator, _ = address.partition("://")
+    return bool(separator) and scheme in SCHEMES
 
 
 def has_password(address: str) -> bool:
-    """Tell whether a password is written out in an address; one by reference is not.
+    """Return whether an address contains a literal password; a reference to a secret is not one.
 
     >>> has_password("postgresql://rota:top@db/rota"), has_password("postgresql://rota:${secret:DB}@db/rota")
     (True, False)
@@ -34,12 +34,12 @@ def has_password(address: str) -> bool:
 
 
 def with_secrets(address: str, find: Callable[[str], str]) -> str:
-    """Return an address with what `${secret:NAME}` stands for in place.
+    """Return an address with each `${secret:NAME}` replaced.
 
     >>> with_secrets("postgresql://rota:${secret:DB}@db/rota", {"DB": "a/b"}.__getitem__)
     'postgresql://rota:a%2Fb@db/rota'
     """
-    return _REFERENCE.sub(lambda found: quote(find(found[1]), safe=""), address)
+    return _REFERENCE.sub(lambda match: quote(find(match[1]), safe=""), address)
 
 
 def secrets_of(address: str) -> list[str]:
@@ -48,7 +48,7 @@ def secrets_of(address: str) -> list[str]:
 
 
 def shown(address: str) -> str:
-    """Return an address as it may be shown: without any password.
+    """Return an address without passwords.
 
     >>> shown("postgresql://rota:secret@db:5433/rota?sslmode=require&password=x")
     'postgresql://rota@db:5433/rota?sslmode=require'
@@ -56,13 +56,15 @@ def shown(address: str) -> str:
     if "://" not in address:
         return address
     parts = _parts(address)
-    kept = urlencode([one for one in _options(address) if one[0] not in _SECRET_KEYS], quote_via=quote, safe="/")
-    login, query = f"{parts.user}@" if parts.user else "", f"?{kept}" if kept else ""
+    options = urlencode(
+        [(key, value) for key, value in _options(address) if key not in _SECRET_KEYS], quote_via=quote, safe="/"
+    )
+    login, query = f"{parts.user}@" if parts.user else "", f"?{options}" if options else ""
     return f"{parts.scheme}://{login}{parts.hosts}{parts.path}{query}"
 
 
 def host_of(address: str) -> str:
-    """Return the machine, or machines, of a database's address; a socket's folder where it has none.
+    """Return the hosts of a database's address, or the folder of a socket.
 
     >>> host_of("postgresql://rota@db:5433/rota"), host_of("postgresql:///rota?host=/run/pg")
     ('db:5433', '/run/pg')
@@ -81,7 +83,7 @@ class _Parts:
 
 
 def _parts(address: str) -> _Parts:
-    """Take an address apart; a password may hold what it should have escaped, and still belongs to nothing else."""
+    """Split an address; unescaped characters of a password stay in the password."""
     scheme, _, rest = address.partition("://")
     place, _, query = rest.partition("?")
     if "@" not in place and _CUT.search(place):

@@ -1,10 +1,11 @@
 """Migrations and checks of the schema."""
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -33,11 +34,11 @@ HISTORY = """CREATE TABLE IF NOT EXISTS migration (
 
 RESTART_HINT = "nothing was changed; restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
 MOVING_PREFIX = "moving:"
-"""Stands before the checksums of a database while a move fills it: nobody opens it so."""
+"""Marks the checksums of a database while a copy fills it, so that it cannot be opened."""
 
 
 def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore:
-    """Open the database at `path`, made or upgraded where needed; never recreate what is there."""
+    """Open the database at `path`; create or upgrade it if needed, never replace it."""
     if not path.exists():
         if not create:
             raise StateError(f"there is no database {path}", hint="`rota serve` or `rota apply` makes it")
@@ -61,7 +62,7 @@ def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore
 
 
 def _create(path: Path) -> None:
-    """Make an empty database of ours beside `path`, then give it its name: a crash leaves all of it or nothing."""
+    """Create an empty database beside `path`, then rename it: a crash leaves all of it or nothing."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     with reachable(path), translated(path):
         for left in (fresh, Path(f"{fresh}-wal"), Path(f"{fresh}-shm")):
@@ -73,7 +74,7 @@ def _create(path: Path) -> None:
             os.link(fresh, path)
             faults.point("migrate.named")
         except FileExistsError:
-            pass  # another process was first; its file is as good as ours
+            pass  # another process was first; its file is equal
         finally:
             fresh.unlink()
 
@@ -83,14 +84,14 @@ def _write_history(fresh: Path) -> None:
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
         connection.execute(HISTORY).fetchall()
-        # While nobody else is there: SQLite waits for nobody to change this, and of many who opened it one failed.
+        # Before another process opens it: SQLite does not wait for a lock to change this mode.
         connection.execute("PRAGMA journal_mode = wal").fetchall()
     finally:
         connection.close()
 
 
 def _is_present(connection: apsw.Connection, path: Path) -> bool:
-    """Tell whether the database has this rota's schema."""
+    """Return whether the database has this rota's schema."""
     if not connection.table_exists(None, "migration"):
         raise DatabaseCorrupt(
             f"the database {path} has no record of its migrations",
@@ -100,25 +101,31 @@ def _is_present(connection: apsw.Connection, path: Path) -> bool:
 
 
 def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | None:
-    """Run the migrations that are missing; return the copy that was made before, None if nothing was there to lose."""
+    """Run the missing migrations; return the copy from before, None for an empty database."""
     wanted = load_migrations("sqlite")
-    # A script that makes a table anew drops the old one, which would take along what points at it.
+    # A script that recreates a table drops the old one, which would delete the rows that reference it.
     connection.execute("PRAGMA foreign_keys = OFF").fetchall()
     connection.execute("BEGIN IMMEDIATE")
     try:
         applied = _applied(connection)
         check_applied(applied, wanted, str(path))
-        missing = [one for one in wanted if one[0] not in applied]
+        missing = [migration for migration in wanted if migration[0] not in applied]
         if not missing:
             connection.execute("ROLLBACK")
-            return None  # another process did it while this one waited, and may be at work by now
-        _check_nobody_works(connection, path, applied, wanted=wanted[-1][0])
+            return None  # another process did it meanwhile and may already use the database
+        _check_unused(connection, path, applied, wanted=wanted[-1][0])
         copied = _copy_before(path, applied, newest=wanted[-1][0])
         for number, name, script in missing:
             _run(connection, script)
             row = (number, name, digest(script), to_ms(now))
             connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row).fetchall()
-        _check_references(connection, path)
+        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        if broken:
+            rows, table = counted(len(broken), "row"), broken[0][0]
+            raise DatabaseCorrupt(
+                f"{rows} of {path} with a broken reference, the first in the table {table}",
+                hint="nothing was changed; put back a backup",
+            )
         faults.point("migrate.written")
         connection.execute("COMMIT")
         faults.point("migrate.committed")
@@ -129,27 +136,18 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
         raise
 
 
-def _check_nobody_works(connection: apsw.Connection, path: Path, applied: dict[int, str], *, wanted: int) -> None:
-    """Refuse while a process that knows only the older schema lives: what it would write next was not made for this."""
+def _check_unused(connection: apsw.Connection, path: Path, applied: dict[int, str], *, wanted: int) -> None:
+    """Refuse while a process with the older schema lives: its next writes would not fit the new one."""
     if not applied:
         return
-    found = connection.execute("SELECT kind, pid, version, lock FROM process WHERE ended_at IS NULL").fetchall()
+    processes = connection.execute("SELECT kind, pid, version, lock FROM process WHERE ended_at IS NULL").fetchall()
     living = [
         f"{kind} (pid {pid}, rota {version})"
-        for kind, pid, version, lock in found
+        for kind, pid, version, lock in processes
         if process_lock_held(path.parent, str(lock))
     ]
     if living:
         raise UpgradeBlocked(str(path), living, schema=max(applied), wanted=wanted, hint=RESTART_HINT)
-
-
-def _check_references(connection: apsw.Connection, path: Path) -> None:
-    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-    if broken:
-        raise DatabaseCorrupt(
-            f"{counted(len(broken), 'row')} of {path} with a broken reference, the first in the table {broken[0][0]}",
-            hint="nothing was changed; put back a backup",
-        )
 
 
 def _run(connection: apsw.Connection, script: str) -> None:
@@ -165,7 +163,7 @@ def _before_statement(*_: object) -> bool:
 
 
 def _copy_before(path: Path, applied: dict[int, str], *, newest: int) -> Path | None:
-    """Copy a database that holds something, under our write lock: the way back if the new rota does not suit."""
+    """Copy a database with data under our write lock, as the way back to the older rota."""
     if not applied:
         return None
     copy = path.parent / "backups" / f"before-{newest}.db"
@@ -181,9 +179,9 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
 
 
 def check_applied(applied: dict[int, str], wanted: list[tuple[int, str, str]], place: str) -> None:
-    """Refuse a database of a newer rota, or one that another build has made."""
+    """Refuse a database of a newer rota, of another build, or of an unfinished copy."""
     newest = wanted[-1][0]
-    if any(known.startswith(MOVING_PREFIX) for known in applied.values()):
+    if any(checksum.startswith(MOVING_PREFIX) for checksum in applied.values()):
         raise MoveUnfinished(place)
     if applied and max(applied) > newest:
         raise DatabaseNewer(
@@ -199,7 +197,7 @@ def check_applied(applied: dict[int, str], wanted: list[tuple[int, str, str]], p
 
 
 def digest(script: str) -> str:
-    """Return the checksum under which a migration is remembered."""
+    """Return the stored checksum of a migration."""
     return hashlib.sha256(script.encode()).hexdigest()
 
 
@@ -208,43 +206,42 @@ Schema = dict[tuple[str, str], str]
 
 MADE_KEY = "schema"
 SERVER = "server"
-"""The type of the one line that is no part of the schema: the version of the server whose words the others are."""
+"""The type of the row with the server's version; the other rows depend on it."""
 _MAKING = re.compile(r"^CREATE (TABLE|FUNCTION) (\w+)", re.MULTILINE)
 
 
 def require_schema(db: Database) -> None:
     """Refuse a database that a newer rota has upgraded since it was opened."""
-    found = db.row("schema_newest")
-    known = newest_schema()
-    if found is not None and found[0] > known:
+    row = db.row("schema_newest")
+    if row is not None and row[0] > newest_schema():
         raise DatabaseNewer(
-            f"the database was upgraded to schema {found[0]} meanwhile, this rota knows {known}",
+            f"the database was upgraded to schema {row[0]} meanwhile, this rota knows {newest_schema()}",
             hint="start it again: a newer rota is installed",
         )
 
 
 def newest_schema() -> int:
-    """Return the schema that this rota knows; both backends count alike."""
+    """Return the newest schema of this rota; both backends have the same number."""
     return load_migrations("sqlite")[-1][0]
 
 
 def noted_schema(rows: Iterable[Row]) -> str:
-    """Return what a server that has just run the migrations tells of them, to be kept under `MADE_KEY`.
+    """Return the schema after the migrations, from the rows of `audit_schema`, to be stored under `MADE_KEY`.
 
-    `rows` are those of `audit_schema`. Nobody can make a fresh database beside, as with SQLite, to compare with later.
+    PostgreSQL has no database in memory, as SQLite has, to compare with later.
     """
     return json.dumps([row for row in rows if _is_ours(*row[:2])])
 
 
 def present_schema(db: Database) -> Schema:
-    """Return what is there."""
+    """Return the schema of the database."""
     rows = db.rows("audit_schema")
     shared = any(kind == SERVER for kind, _, _ in rows)
     return {(kind, name): text for kind, name, text in rows if not shared or _is_ours(kind, name)}
 
 
 def expected_schema(db: Database) -> Schema:
-    """Return everything that the migrations make: as it was noted, else from a fresh database in memory."""
+    """Return the schema of the migrations: the stored one, else that of a new database in memory."""
     noted = db.row("meta_get", key=MADE_KEY)
     if noted is None:
         return dict(_fresh_schema())
@@ -252,7 +249,7 @@ def expected_schema(db: Database) -> Schema:
 
 
 def _is_ours(kind: str, name: str) -> bool:
-    """Tell whether rota's scripts make it, or it hangs on a table of theirs: others may share the schema."""
+    """Return whether it belongs to rota: other programs may share the schema."""
     return kind == SERVER or (kind, name) in _made() or ("table", name.partition(".")[0]) in _made()
 
 
@@ -263,14 +260,18 @@ def _made() -> frozenset[tuple[str, str]]:
     return frozenset({*found, ("table", "migration")})
 
 
-@cache
-def _fresh_schema() -> Schema:
-    connection = apsw.Connection(":memory:")
-    try:
+@contextlib.contextmanager
+def fresh_database() -> Iterator[apsw.Connection]:
+    """Open a new database in memory with the schema of this version."""
+    with contextlib.closing(apsw.Connection(":memory:")) as connection:
         connection.execute(HISTORY).fetchall()
         for _, _, script in load_migrations("sqlite"):
             connection.execute(script).fetchall()
-        rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'").fetchall()
-    finally:
-        connection.close()
+        yield connection
+
+
+@cache
+def _fresh_schema() -> Schema:
+    with fresh_database() as fresh:
+        rows = fresh.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'").fetchall()
     return {(str(kind), str(name)): str(text) for kind, name, text in rows}

@@ -15,25 +15,24 @@ import apsw
 from rota.model.amounts import counted
 from rota.model.errors import DatabaseCorrupt
 from rota.store.driver import Row
-from rota.store.migrate import HISTORY, MADE_KEY, MOVING_PREFIX
-from rota.store.queries import load_migrations
+from rota.store.migrate import MADE_KEY, MOVING_PREFIX, fresh_database
 from rota.store.sqlite.store import connect
 from rota.store.sqlite.store import translated as sqlite_errors_translated
 
-BATCH = 2_000
+BATCH_ROWS = 2_000
 MOVED_TO, MOVED_FROM = "moved_to", "moved_from"
 STAYS = frozenset({"migration", "change"})
-"""Tables that belong to a database itself. The numbers of changes are counted in each in its own way."""
+"""Tables that are not copied: each database counts its own changes."""
 _OWN_KEYS = (MADE_KEY, MOVED_TO, MOVED_FROM)
 NUL, NO_NUL = "\0", "\N{REPLACEMENT CHARACTER}"
 LEDGER = "moving"
 _BEGUN = ""
-"""The name of the line of the ledger that is about the whole move."""
+"""The name of the ledger row of the whole copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is moved: its columns, those of its primary key, and which rows of it."""
+    """A table to copy: its columns, its primary key, and the condition of the copied rows."""
 
     name: str
     columns: tuple[str, ...]
@@ -43,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartialCopy:
-    """A move that was begun into a database: where from, how much was there, how to make the database whole again."""
+    """An unfinished copy into a database: its source with row counts, and the commands that restore the schema."""
 
     source: str
     counts: Mapping[str, int]
@@ -52,7 +51,7 @@ class PartialCopy:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a table was copied: the last key, and how many rows."""
+    """The progress of a table: the last copied key, and the number of rows."""
 
     after: tuple[Any, ...]
     rows: int
@@ -60,7 +59,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """What is under way in a database: runs, and direct calls that wait or run."""
+    """The number of active runs, and of waiting or active direct calls."""
 
     runs: int
     calls: int
@@ -68,8 +67,8 @@ class Unsettled:
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Return every table of this version, those that others point at first, as its migrations make them."""
-    with _fresh() as fresh:
+    """Return every table of this version in creation order, so that referenced tables come first."""
+    with fresh_database() as fresh:
         names = [
             name for (name,) in fresh.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")
         ]
@@ -78,43 +77,31 @@ def tables() -> tuple[Table, ...]:
 
 @cache
 def made_rows() -> dict[str, int]:
-    """Return how many rows each table has in a database that nobody used yet."""
-    with _fresh() as fresh:
+    """Return the number of rows of each table in a new database."""
+    with fresh_database() as fresh:
         return {table.name: _number(fresh.execute(counting(table)).fetchall()) for table in tables()}
-
-
-@contextlib.contextmanager
-def _fresh() -> Iterator[Any]:
-    connection = apsw.Connection(":memory:")
-    try:
-        connection.execute(HISTORY).fetchall()
-        for _, _, script in load_migrations("sqlite"):
-            connection.execute(script).fetchall()
-        yield connection
-    finally:
-        connection.close()
 
 
 def _table(fresh: Any, name: str) -> Table:
     columns = fresh.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY cid", (name,)).fetchall()
     key = sorted((place, column) for column, place in columns if place)
-    own = ", ".join(f"'{one}'" for one in _OWN_KEYS)
+    own = ", ".join(f"'{key}'" for key in _OWN_KEYS)
     kept = f"key NOT IN ({own})" if name == "meta" else "1 = 1"
     return Table(name, tuple(column for column, _ in columns), tuple(column for _, column in key), kept)
 
 
 def counting(table: Table) -> str:
-    """Return the question for how many rows a table has."""
+    """Return the statement that counts the rows of a table."""
     return f"SELECT count(*) FROM {table.name} WHERE {table.kept}"
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Return columns as SQL takes them, whatever words they are."""
+    """Return quoted columns."""
     return ", ".join(f'"{column}"' for column in columns)
 
 
 def cleaned(row: Row) -> Row:
-    """Return a row without the one character that PostgreSQL does not take.
+    """Return a row with NUL characters replaced, which PostgreSQL does not accept.
 
     >>> cleaned((1, None, "a\\0b"))
     (1, None, 'a\ufffdb')
@@ -125,124 +112,122 @@ def cleaned(row: Row) -> Row:
 
 
 class CopyEnd(ABC):
-    """One end of a move. The source is held for as long as the move takes, the target written batch by batch."""
+    """The source or the target of a copy. The source stays locked meanwhile, the target is written in batches."""
 
     place: str
     takes_nul: bool
 
     @abstractmethod
     def ask(self, command: str, *values: Any) -> list[Row]:
-        """Run a command with `?` for its values; return its rows."""
+        """Run a command with `?` placeholders; return its rows."""
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """Commit what is done meanwhile as one."""
+        """Open a transaction."""
 
     @abstractmethod
     def hold(self) -> None:
-        """Keep everybody else from writing, until `let_go`; what is read meanwhile is one snapshot."""
+        """Block other writers until `release`, and read one snapshot."""
 
     @abstractmethod
-    def let_go(self, *, commit: bool) -> None:
-        """End what `hold` began, and keep what was written since, or not."""
+    def release(self, *, commit: bool) -> None:
+        """End the transaction of `hold` with a commit or a rollback."""
 
     @abstractmethod
     def put(self, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows, within a transaction."""
+        """Insert rows in the open transaction."""
 
     @abstractmethod
     def columns(self, table: Table) -> set[str]:
-        """Return which columns a table has, none if there is no such table."""
+        """Return the columns of a table, empty if it does not exist."""
 
     @abstractmethod
     def last_numbers(self) -> dict[str, int]:
-        """Return the last number that was given out for each table that counts its rows."""
+        """Return the last generated number of each table with a sequence."""
 
     @abstractmethod
     def give_after(self, numbers: Mapping[str, int]) -> None:
-        """Let the tables that count their rows go on after these numbers."""
+        """Continue the sequences after these numbers."""
 
     @abstractmethod
     def loosen(self) -> list[str]:
-        """Take off what would refuse or answer rows that come one by one; return the commands that put it back."""
+        """Disable foreign keys and triggers during the copy; return the commands that restore them."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Tell whether there is a table of this name."""
+        """Return whether a table exists."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
     def schema(self) -> dict[int, str]:
-        """Return the migrations that were applied: number and checksum."""
+        """Return the checksums of the applied migrations by number."""
         return {int(number): str(digest) for number, digest in self.ask("SELECT number, digest FROM migration")}
 
     def counts(self) -> dict[str, int]:
-        """Return how many rows each table has."""
+        """Return the number of rows of each table."""
         return {table.name: _number(self.ask(counting(table))) for table in tables()}
 
     def note(self, key: str) -> str | None:
-        """Return what the database says of itself under this key."""
-        found = self.ask("SELECT value FROM meta WHERE key = ?", key)
-        return str(found[0][0]) if found else None
+        """Return the value of a meta key."""
+        rows = self.ask("SELECT value FROM meta WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
 
     def set_note(self, key: str, value: str) -> None:
-        """Let the database say something of itself."""
+        """Set the value of a meta key."""
         self.ask("DELETE FROM meta WHERE key = ?", key)
         self.ask("INSERT INTO meta (key, value) VALUES (?, ?)", key, value)
 
     def unsettled(self) -> Unsettled:
-        """Return what is under way."""
+        """Return the active work."""
         runs = self.ask("SELECT count(*) FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND lane_id <> 0")
         calls = self.ask("SELECT count(*) FROM execution WHERE run_id IS NULL AND finished_at IS NULL")
         return Unsettled(_number(runs), _number(calls) + _number(self.ask("SELECT count(*) FROM direct_wait")))
 
     def batch(self, table: Table, after: Sequence[Any] | None) -> list[Row]:
-        """Return the next rows of a table behind a key, in the order of its key."""
+        """Return the next rows of a table after a key, in the order of its key."""
         key = listed(table.key)
-        behind = f" AND ({key}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
-        command = (
-            f"SELECT {listed(table.columns)} FROM {table.name} WHERE {table.kept}{behind} ORDER BY {key} LIMIT {BATCH}"
-        )
-        return self.ask(command, *(after or ()))
+        following = f" AND ({key}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
+        rows = f"SELECT {listed(table.columns)} FROM {table.name} WHERE {table.kept}{following}"
+        return self.ask(f"{rows} ORDER BY {key} LIMIT {BATCH_ROWS}", *(after or ()))
 
     def batches(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
-        """Yield all rows of a table behind a key."""
+        """Yield all rows of a table after a key."""
         places = [table.columns.index(column) for column in table.key]
         while rows := self.batch(table, after):
             yield rows
             after = [rows[-1][place] for place in places]
 
     def digest(self, table: Table, *, clean: bool) -> Iterator[tuple[int, str]]:
-        """Yield the number of rows read so far and their checksum, written the same way for every database."""
-        found, count = hashlib.sha256(), 0
+        """Yield the number of rows read so far and their checksum, which does not depend on the backend."""
+        digest, count = hashlib.sha256(), 0
         for rows in self.batches(table):
             for row in rows:
-                found.update(json.dumps(cleaned(row) if clean else row, ensure_ascii=False).encode())
+                digest.update(json.dumps(cleaned(row) if clean else row, ensure_ascii=False).encode())
             count += len(rows)
-            yield count, found.hexdigest()
-        yield count, found.hexdigest()
+            yield count, digest.hexdigest()
+        yield count, digest.hexdigest()
 
     def begun(self) -> PartialCopy | None:
-        """Return the move that was begun into this database and is not finished."""
+        """Return the unfinished copy into this database, None for none."""
         if not self.has(LEDGER):
             return None
-        found = self.ask(f"SELECT after FROM {LEDGER} WHERE name = ?", _BEGUN)
-        return PartialCopy(**json.loads(found[0][0]))
+        rows = self.ask(f"SELECT after FROM {LEDGER} WHERE name = ?", _BEGUN)
+        return PartialCopy(**json.loads(rows[0][0]))
 
     def moved_from(self) -> PartialCopy | None:
-        """Return the finished move that made this database what it is, None where none did."""
-        found = self.note(MOVED_FROM)
-        return PartialCopy(**json.loads(found)) if found is not None else None
+        """Return the finished copy that filled this database, None for none."""
+        note = self.note(MOVED_FROM)
+        return PartialCopy(**json.loads(note)) if note is not None else None
 
     def positions(self) -> dict[str, Position]:
-        """Return how far each table was copied."""
-        found = self.ask(f"SELECT name, after, rows FROM {LEDGER} WHERE name <> ?", _BEGUN)
-        return {name: Position(tuple(json.loads(after)), rows) for name, after, rows in found}
+        """Return the progress of each table."""
+        ledger = self.ask(f"SELECT name, after, rows FROM {LEDGER} WHERE name <> ?", _BEGUN)
+        return {name: Position(tuple(json.loads(after)), rows) for name, after, rows in ledger}
 
     def begin(self, source: str, counts: Mapping[str, int]) -> None:
-        """Note that a move begins: until it is finished, nobody opens this database."""
+        """Start a copy; the database cannot be opened before it is finished."""
         with self.transaction():
             self.ask(f"CREATE TABLE {LEDGER} (name TEXT PRIMARY KEY, after TEXT NOT NULL, rows BIGINT NOT NULL)")
             begun = {"source": source, "counts": dict(counts), "mending": self.loosen()}
@@ -251,7 +236,7 @@ class CopyEnd(ABC):
             self._empty()
 
     def begin_anew(self, counts: Mapping[str, int]) -> None:
-        """Forget what was copied, and begin again."""
+        """Delete the copied rows and start again."""
         begun = self.begun()
         assert begun is not None
         again = {"source": begun.source, "counts": dict(counts), "mending": list(begun.mending)}
@@ -261,13 +246,13 @@ class CopyEnd(ABC):
             self.ask(f"UPDATE {LEDGER} SET after = ? WHERE name = ?", json.dumps(again), _BEGUN)
 
     def remember(self, table: Table, position: Position) -> None:
-        """Note how far a table was copied, in the transaction of its rows."""
+        """Store the progress of a table in the transaction of its rows."""
         self.ask(f"DELETE FROM {LEDGER} WHERE name = ?", table.name)
         after = json.dumps(position.after)
         self.ask(f"INSERT INTO {LEDGER} (name, after, rows) VALUES (?, ?, ?)", table.name, after, position.rows)
 
     def finish(self, numbers: Mapping[str, int]) -> None:
-        """Put back what was taken off, and let the database be opened."""
+        """Restore the schema, so that the database can be opened."""
         begun = self.begun()
         assert begun is not None
         with self.transaction():
@@ -288,7 +273,7 @@ def _number(rows: Sequence[Sequence[Any]]) -> int:
 
 
 class SqliteEnd(CopyEnd):
-    """One file. As the target it has no use for triggers and keys until all rows are there."""
+    """A SQLite file. A target has foreign keys and triggers switched off."""
 
     takes_nul = True
 
@@ -301,32 +286,27 @@ class SqliteEnd(CopyEnd):
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
 
     def ask(self, command: str, *values: Any) -> list[Row]:
-        """Run a command with `?` for its values; return its rows."""
         with sqlite_errors_translated(self._path):
             return self._connection.execute(command, values).fetchall()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what is done meanwhile as one."""
         self.ask("BEGIN IMMEDIATE")
         try:
             yield
             self.ask("COMMIT")
         except BaseException:
-            self.let_go(commit=False)
+            self.release(commit=False)
             raise
 
     def hold(self) -> None:
-        """Keep everybody else from writing, until `let_go`; what is read meanwhile is one snapshot."""
         self.ask("BEGIN IMMEDIATE")
 
-    def let_go(self, *, commit: bool) -> None:
-        """End what `hold` began, and keep what was written since, or not."""
+    def release(self, *, commit: bool) -> None:
         if self._connection.in_transaction:
             self.ask("COMMIT" if commit else "ROLLBACK")
 
     def put(self, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows, within a transaction."""
         places = ", ".join("?" * len(table.columns))
         with sqlite_errors_translated(self._path):
             self._connection.executemany(
@@ -334,15 +314,13 @@ class SqliteEnd(CopyEnd):
             ).fetchall()
 
     def columns(self, table: Table) -> set[str]:
-        """Return which columns a table has, none if there is no such table."""
         return {str(name) for (name,) in self.ask("SELECT name FROM pragma_table_info(?)", table.name)}
 
     def last_numbers(self) -> dict[str, int]:
-        """Return the last number that was given out for each table that counts its rows and gives none out again."""
         return {str(name): int(last) for name, last in self.ask("SELECT name, seq FROM sqlite_sequence")}
 
     def give_after(self, numbers: Mapping[str, int]) -> None:
-        """Let the tables that count their rows go on after these numbers; the keys of all rows must be there by now."""
+        """Continue the sequences after these numbers, then check all foreign keys."""
         for name, _ in self.ask("SELECT name, sql FROM sqlite_schema WHERE sql LIKE '%AUTOINCREMENT%'"):
             if name in numbers:
                 self.ask("DELETE FROM sqlite_sequence WHERE name = ?", name)
@@ -351,17 +329,15 @@ class SqliteEnd(CopyEnd):
         if broken:
             raise DatabaseCorrupt(
                 f"{counted(len(broken), 'row')} with a broken reference, the first in the table {broken[0][0]}",
-                hint="`rota verify` on the source tells which",
+                hint="`rota verify` on the source names them",
             )
 
     def loosen(self) -> list[str]:
-        """Take nothing off: keys and triggers are off for this connection alone."""
+        """Return no commands: keys and triggers are off for this connection only."""
         return []
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a table of this name."""
         return bool(self.ask("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", name))
 
     def close(self) -> None:
-        """Let go of the database."""
         self._connection.close()

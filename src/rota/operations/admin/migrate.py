@@ -138,10 +138,10 @@ def move(
             faults.point("move.finished")
             report = _settle(source, target, clock)
             origin.set_note(MOVED_TO, target.place)
-            origin.let_go(commit=True)
+            origin.release(commit=True)
         except BaseException:
             with contextlib.suppress(RotaError):
-                origin.let_go(commit=False)
+                origin.release(commit=False)
             raise
     return MigrationResult(source, target, done.tables, done.resumed, done.replaced, report)
 

@@ -28,7 +28,7 @@ from rota.store.driver import Row, refused
 INT8, TEXT, FLOAT8, UNKNOWN = 20, 25, 701, 0
 BOOL, INT2, INT4, FLOAT4, NUMERIC = 16, 21, 23, 700, 1700
 NUL, NO_NUL = "\0", "\N{REPLACEMENT CHARACTER}"
-"""PostgreSQL's texts take every character but this one."""
+"""PostgreSQL's texts accept every character but NUL."""
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z_0-9]*)")
 _COMMENT = re.compile(r"--[^\n]*")
@@ -37,35 +37,35 @@ _CONFLICTS = ("40001", "40P01")
 
 
 class ConnectionLost(Exception):
-    """The connection is gone; what was not committed is not there."""
+    """The connection is lost; uncommitted changes are rolled back."""
 
 
 class Conflict(Exception):
-    """Two transactions stood in each other's way, and this one was rolled back: it may run again."""
+    """A serialization failure or deadlock rolled the transaction back: it may run again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One command as PostgreSQL takes it: its text with $1, $2, and the names of what they stand for."""
+    """A command in PostgreSQL's form: its text with $1, $2, and the names of the parameters."""
 
     text: bytes
     names: tuple[str, ...] = ()
 
 
 def statement(sql: str) -> Statement:
-    """Return a command with `:name` parameters in PostgreSQL's own form; one of comments alone is empty.
+    """Return a command with `:name` parameters in PostgreSQL's form; empty for comments only.
 
     >>> statement("SELECT :a::bigint, :b, :a -- why")
     Statement(text=b'SELECT $1::bigint, $2, $1', names=('a', 'b'))
     """
     bare = _COMMENT.sub("", sql).strip()
     names: dict[str, int] = {}
-    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", bare)
+    text = _PARAMETER.sub(lambda match: f"${names.setdefault(match[1], len(names) + 1)}", bare)
     return Statement(text.encode(), tuple(names))
 
 
 class _Kind(Enum):
-    """What is done with a result that nobody awaits. SYNC: the mark behind what was sent together."""
+    """The kind of a result without a reader. SYNC: the mark after the commands that were sent together."""
 
     IGNORED = auto()
     TRANSACTION = auto()
@@ -73,14 +73,14 @@ class _Kind(Enum):
 
 
 class _Preparing(NamedTuple):
-    """A statement that is being prepared under a name: what comes of that is not known yet."""
+    """A statement whose preparation under a name is not confirmed yet."""
 
     key: tuple[bytes, tuple[int, ...]]
     name: bytes
 
 
 class PendingResult:
-    """The answer to a command that was asked ahead; None until it is there."""
+    """The result of a sent command; None until it is read."""
 
     __slots__ = ("result",)
 
@@ -93,14 +93,14 @@ FATAL, TUPLES, DONE = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK, ExecStatus.C
 NOTHING: Mapping[str, Any] = {}
 
 REPLAN_AFTER = timedelta(seconds=2)
-"""For how long a plan is kept: one that was made for a short queue reads a long one from end to end."""
+"""The lifetime of a plan: a plan for a short queue would scan a long one."""
 _FORGET_PLANS = Statement(b"DEALLOCATE ALL")
-"""Not DISCARD PLANS: the server would compare with what plans cost in smaller tables, and at last plan each time."""
+"""Not DISCARD PLANS: the server would keep the costs of smaller tables, and finally plan every time."""
 _ASK_TRANSACTION = Statement(b"SELECT pg_current_xact_id_if_assigned()")
 
 
 class _ErrorGuard:
-    """Tells what an error means while somebody speaks with the server; a generator would cost more than a command."""
+    """Translates errors during communication; a generator-based context manager would cost more than a command."""
 
     __slots__ = ("_connection",)
 
@@ -108,10 +108,10 @@ class _ErrorGuard:
         self._connection = connection
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Raise Lost where that is what it means; after another one halfway, the connection is of no more use."""
+        """Raise ConnectionLost for a connection error; close the connection after another error halfway."""
         if isinstance(error, psycopg.OperationalError):
             raise ConnectionLost(str(error).strip()) from error
         if error is not None and not isinstance(error, KeyError | TypeError | ConnectionLost):
@@ -121,9 +121,9 @@ class _ErrorGuard:
 class PipelineConnection:
     """One connection, used by one thread at a time, always in pipeline mode.
 
-    Commands wait until somebody needs an answer, or says that the server may begin. Answers are read in order, and no
-    further than needed: the server works on while we do. Whatever is sent ends with a mark, after which the server
-    counts as idle: it ends a transaction whose client stopped halfway.
+    Commands are queued until an answer is needed or `send` is called. Answers are read in order and only as far as
+    needed, while the server works on. Each batch ends with a sync, after which the server is idle: its timeout then
+    ends the transaction of a stopped client.
     """
 
     def __init__(self, owner: "psycopg.Connection[Any]", *, now: Callable[[], datetime]) -> None:
@@ -133,35 +133,34 @@ class PipelineConnection:
         self.pid = connection.backend_pid
         self.id = os.urandom(12).hex()
         self.commits = 0
-        """How many transactions it has tried to commit: with its own name, the name of the last one."""
+        """The number of attempted commits; with `id` it identifies the last one."""
         self.socket = connection.socket
-        """The descriptor that becomes readable when the server has something to say."""
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._names = itertools.count()
         self._due: deque[_Kind | PendingResult | _Preparing] = deque()
-        """What is to be read yet, in order."""
+        """The expected results, in order."""
         self._waiting = False
-        """Whether commands wait to be sent."""
+        """Whether commands are queued."""
         self._abandoned = 0
-        """Of how many that are due nobody minds what came of them."""
+        """The number of expected results to ignore."""
         self._now = now
         self._planned_at = now()
         self.writing = False
         self.transaction: str | None = None
-        """The number of the transaction, as soon as it has written something."""
+        """The number of the transaction after its first write."""
         self.owes = False
-        """Whether something was told or asked of which is not known yet whether it wrote."""
+        """Whether a sent command may have written."""
         connection.enter_pipeline_mode()
 
     @property
     def broken(self) -> bool:
-        """Whether the connection cannot be used any more."""
+        """Whether the connection is unusable."""
         return self._connection.status != ConnStatus.OK or self._connection.pipeline_status == PipelineStatus.OFF
 
     def begin(self, command: Statement, *, writing: bool) -> None:
-        """Begin a transaction along with the first command in it."""
+        """Begin a transaction; the command is sent with the next one."""
         now = self._now()
         if abs(now - self._planned_at) > REPLAN_AFTER:
             self._planned_at = now
@@ -171,26 +170,26 @@ class PipelineConnection:
         self.later(command)
 
     def later(self, command: Statement) -> None:
-        """Send a command along with the next one; nobody waits for it."""
+        """Queue a command and ignore its result."""
         with self._speaking:
             self._queue(command, NOTHING, IGNORED)
 
     def defer(self, command: Statement, params: Mapping[str, Any]) -> None:
-        """Send a command along with the next one; if the server refuses it, a later answer says so."""
+        """Queue a command; a later answer reports its failure."""
         self._ask(command, params, IGNORED)
 
     def ahead(self, command: Statement, params: Mapping[str, Any]) -> PendingResult:
-        """Send a command along with the next one, and keep its answer until somebody looks at it."""
+        """Queue a command and return its pending result."""
         awaited = PendingResult()
         self._ask(command, params, awaited)
         return awaited
 
     def run(self, command: Statement, params: Mapping[str, Any]) -> PGresult:
-        """Send a command and what waits to be sent along; return its answer."""
+        """Send the queued commands and this one; return its result."""
         return self.answer(self.ahead(command, params))
 
     def answer(self, awaited: PendingResult) -> PGresult:
-        """Return the answer to a command as soon as it is there; the server may be at work on later ones."""
+        """Wait for the result of a command; the server may still work on later ones."""
         if awaited.result is None:
             with self._speaking:
                 self._flush()
@@ -200,18 +199,18 @@ class PipelineConnection:
         return awaited.result
 
     def send(self) -> None:
-        """Let the server begin with what waits to be sent."""
+        """Send the queued commands."""
         with self._speaking:
             self._flush()
 
     def wrote(self) -> bool:
-        """Tell whether the transaction has written something."""
+        """Return whether the transaction has written."""
         if self.owes and self.transaction is None:
             self.settle()
         return self.transaction is not None
 
     def settle(self) -> None:
-        """Send what waits to be sent, and see that the server took all of it."""
+        """Send the queued commands and check all results."""
         with self._speaking:
             self._flush()
             error = self._read(None)
@@ -219,19 +218,19 @@ class PipelineConnection:
         self.owes = False
 
     def leave(self, command: Statement) -> None:
-        """Send a command without waiting for what comes of it, nor of all before; that is read with the next answer."""
+        """Send a command and ignore all results so far; they are read with the next answer."""
         self.writing = False
         with self._speaking:
-            self._flush()  # apart: where one of those is refused, the server passes over all that is sent with it
+            self._flush()  # apart: after a failure the server skips the rest of a batch
             self._queue(command, NOTHING, IGNORED)
             self._flush()
         for due in self._due:
             if isinstance(due, _Preparing):
-                self._unprepare(due)  # nobody looks whether it was passed over before it is needed again
+                self._unprepare(due)  # its result is not checked before its next use
         self._abandoned = len(self._due)
 
     def announced(self) -> bool:
-        """Read what the server sent unasked; tell whether somebody announced something."""
+        """Read the server's notifications; return whether there were any."""
         heard = False
         with self._speaking:
             self._connection.consume_input()
@@ -240,7 +239,7 @@ class PipelineConnection:
         return heard
 
     def close(self) -> None:
-        """Let go of the connection; a transaction under way is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
         self._owner.close()
 
     def _ask(self, command: Statement, params: Mapping[str, Any], kind: "_Kind | PendingResult") -> None:
@@ -261,7 +260,7 @@ class PipelineConnection:
         self._waiting = True
 
     def _flush(self) -> None:
-        """Send all that waits; a socket that is full is waited for without keeping other threads from working."""
+        """Send the queued commands; wait for a full socket without blocking other threads."""
         if not self._waiting:
             return
         if self.writing and self.transaction is None:
@@ -277,15 +276,15 @@ class PipelineConnection:
             self._poll.modify(self.socket, select.POLLIN)
 
     def _read(self, awaited: PendingResult | None) -> PGresult | None:
-        """Read until an answer is there, or all of them; return the first error, after all that was sent."""
+        """Read until a result is there, or all of them; return the first error after reading the whole batch."""
         error: PGresult | None = None
         while self._due and (error is not None or awaited is None or awaited.result is None):
-            found = self._read_next()
-            error = found if error is None else error
+            failed = self._read_next()
+            error = failed if error is None else error
         return error
 
     def _read_next(self) -> PGresult | None:
-        """Read what came of the next command that is due; return it if it is an error that somebody minds."""
+        """Read the next expected result; return it if it is an error that is not ignored."""
         kind, minded = self._due.popleft(), not self._abandoned
         self._abandoned -= not minded
         result = self._result()
@@ -293,19 +292,19 @@ class PipelineConnection:
         if kind is SYNC:
             return None
         if status == FATAL and _state(result) is None:
-            raise _failure(result)  # the connection ended: there is no mark behind it
+            raise _failure(result)  # the connection ended: no sync follows
         self._result_or_none()
         if isinstance(kind, PendingResult):
             kind.result = result
         elif isinstance(kind, _Preparing) and status != DONE:
-            self._unprepare(kind)  # it was refused, or passed over after something else was
+            self._unprepare(kind)  # it failed, or was skipped after another failure
         elif kind is TRANSACTION and minded and status == TUPLES:
             value = result.get_value(0, 0)
             self.transaction = value.decode() if value is not None else None
         return result if status == FATAL and minded else None
 
     def _unprepare(self, unsure: _Preparing) -> None:
-        """Prepare a statement anew when it is used next."""
+        """Prepare a statement again at its next use."""
         if self._prepared.get(unsure.key) == unsure.name:
             del self._prepared[unsure.key]
 
@@ -316,7 +315,7 @@ class PipelineConnection:
         return result
 
     def _result_or_none(self) -> PGresult | None:
-        """Return the next result, None for the mark behind one."""
+        """Return the next result, None at the end of a command."""
         connection = self._connection
         while connection.is_busy():
             self._poll.poll()
@@ -354,7 +353,7 @@ def _encoded(names: tuple[str, ...], params: Mapping[str, Any]) -> tuple[list[by
 
 
 class _Number(Loader):
-    """A sum of whole numbers is a numeric of the server's."""
+    """Loads numeric, which the server uses for sums of integers."""
 
     def load(self, data: Any) -> int | float:
         number = Decimal(bytes(data).decode())
@@ -362,7 +361,7 @@ class _Number(Loader):
 
 
 class _Truth(Loader):
-    """Truth as 0 and 1."""
+    """Loads booleans as 0 and 1."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data) == b"t")
@@ -381,7 +380,7 @@ _LOADERS: dict[int, type[Loader]] = {
 
 
 class _RowReader(threading.local):
-    """psycopg's reader of rows, one for each thread: values by the loaders above, all others as texts."""
+    """psycopg's row reader of each thread: values by the loaders above, all others as texts."""
 
     connection = None
 
@@ -396,24 +395,24 @@ _reading = _RowReader()
 
 
 def rows_of(result: PGresult) -> list[Row]:
-    """Return the rows of an answer as SQLite would give them: whole numbers as int, truth as 0 and 1."""
+    """Return the rows of a result as SQLite returns them: integers as int, booleans as 0 and 1."""
     reader = _reading.reader
     reader.set_pgresult(result)
     return reader.load_rows(0, result.ntuples, tuple)
 
 
 def names_of(result: PGresult) -> list[str]:
-    """Return the names of an answer's columns."""
+    """Return the column names of a result."""
     return [(result.fname(column) or b"").decode() for column in range(result.nfields)]
 
 
 def _state(result: PGresult) -> str | None:
-    found = result.error_field(DiagnosticField.SQLSTATE)
-    return found.decode() if found else None
+    state = result.error_field(DiagnosticField.SQLSTATE)
+    return state.decode() if state else None
 
 
 def _is_stale(state: str, text: str) -> bool:
-    """Tell whether what this connection has prepared is of no more use: an upgrade, or a pooler, came in between."""
+    """Return whether the prepared statements are invalid after an upgrade or behind a connection pooler."""
     return state == "26000" or (state == "0A000" and text.startswith("cached plan"))
 
 
@@ -437,36 +436,36 @@ _CONSTRAINT, _NO_ROOM, _SERVER = "23", "53", ("57", "58", "XX")
 
 @contextlib.contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Turn the server's errors into ours; constraints that are no invariants stay what they are."""
+    """Turn the server's errors into rota's; other constraint errors stay."""
     try:
         yield
     except psycopg.Error as error:
-        found = ours(place, error)
-        if found is error:
+        translation = ours(place, error)
+        if translation is error:
             raise
-        raise found from error
+        raise translation from error
 
 
 def busy(place: str, error: BaseException) -> DatabaseBusy:
-    """Return the error of a transaction that others did not let through."""
+    """Return the error of a transaction with too many conflicts."""
     return DatabaseBusy(
         f"others keep the database {place} from being written ({first_line(error)})",
-        hint="try again; `rota doctor` tells how the database is",
+        hint="try again; `rota doctor` checks the database",
     )
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without details."""
+    """Return the first line of an error."""
     return str(error).strip().partition("\n")[0]
 
 
 def ours(place: str, error: Exception) -> Exception:
-    """Return an error of ours that says what the server's means, or the error itself."""
-    found = _meant(place, error) if isinstance(error, psycopg.Error) else None
-    if found is None:
+    """Return rota's error for one of the server, or the error itself."""
+    translation = _meant(place, error) if isinstance(error, psycopg.Error) else None
+    if translation is None:
         return error
-    found.__cause__ = error
-    return found
+    translation.__cause__ = error
+    return translation
 
 
 def _meant(place: str, error: psycopg.Error) -> Exception | None:
@@ -476,11 +475,11 @@ def _meant(place: str, error: psycopg.Error) -> Exception | None:
     if state == NO_LOCK:
         return DatabaseBusy(
             f"others hold rows of the database {place} that this needs",
-            hint="try again; `pg_stat_activity` of the server tells who holds them",
+            hint="try again; `pg_stat_activity` of the server shows the sessions that hold them",
         )
     if state.startswith(_NO_ROOM):
         return StorageFull(
-            f"the server of {place} has no room ({text})", hint="free some space there; rota goes on by itself"
+            f"the server of {place} has no room ({text})", hint="free some space there; rota continues by itself"
         )
     if state in NO_RIGHTS:
         return DatabaseReadOnly(
@@ -493,5 +492,5 @@ def _meant(place: str, error: psycopg.Error) -> Exception | None:
             hint="nothing was changed; put back a dump, or name an empty database to start anew",
         )
     if state.startswith(_SERVER):
-        return StateError(f"the server of {place} refused ({text})", hint="its log tells more")
+        return StateError(f"the server of {place} refused ({text})", hint="see the server's log")
     return None

@@ -1,4 +1,4 @@
-"""How a PostgreSQL server is reached: opening links, a few of them kept for the next use, waiting while it is gone."""
+"""The connection pool of a PostgreSQL server, with reconnection."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,12 @@ from rota.model.errors import DatabaseGone, StateError
 from rota.model.store_url import host_of, shown
 from rota.store.postgres.pipeline import LOST_CLASSES, ConnectionLost, PipelineConnection, Statement, rows_of
 
-LINKS = 8
-"""How many are open at most for reads, and for inline writes; more callers wait for one, an event loop never does."""
-KEPT = 3
-"""How many of them stay open while nobody uses them."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-TRIES = 5
-"""How often an inline write looks for a server that was lost under it."""
+MAX_CONNECTIONS = 8
+"""The limit for reads, and for inline writes; further callers wait for a connection, an event loop never does."""
+MAX_IDLE_CONNECTIONS = 3
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 2.0
+RECONNECT_ATTEMPTS = 5
+"""The attempts of an inline write that lost its server."""
 
 _CONNECTION = {
     "application_name": "rota",
@@ -33,7 +32,7 @@ _CONNECTION = {
     "tcp_user_timeout": "10000",
     "target_session_attrs": "read-write",
 }
-"""What a connection has unless its address says otherwise: a server that has vanished is noticed within 11 s."""
+"""The options of a connection unless its address sets them: a lost server is noticed within 11 s."""
 
 _SESSION = {
     "timezone": "UTC",
@@ -41,7 +40,7 @@ _SESSION = {
     "statement_timeout": "0",
     "lock_timeout": "10s",
     "idle_session_timeout": "0",
-    # A worker that was stopped, or cut off, inside a transaction may not hold its locks for long.
+    # A stopped or disconnected worker must not keep its locks for long.
     "idle_in_transaction_session_timeout": "20s",
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "10",
@@ -60,7 +59,7 @@ _FLUSH = Statement(b"SELECT set_config('synchronous_commit', 'on', false)")
 
 
 class ConnectionPool:
-    """The way to one server: links to borrow, and whether it is gone."""
+    """The connections to one server, and its outage."""
 
     def __init__(self, address: str, *, now: Callable[[], datetime]) -> None:
         self._conninfo = _conninfo(address)
@@ -69,7 +68,7 @@ class ConnectionPool:
         self.place = shown(address)
         self._idle: list[PipelineConnection] = []
         self._lock = threading.Lock()
-        self._free = {writing: threading.BoundedSemaphore(LINKS) for writing in (False, True)}
+        self._free = {writing: threading.BoundedSemaphore(MAX_CONNECTIONS) for writing in (False, True)}
         self._stays = False
         self._closing = threading.Event()
         self._there = threading.Event()
@@ -78,17 +77,17 @@ class ConnectionPool:
         self.gone_since: datetime | None = None
 
     def stay(self) -> None:
-        """Look for the server without end whenever it is gone, on a thread of its own: somebody is there to serve."""
+        """Reconnect without end on a thread whenever the server is lost: this process serves."""
         self._stays = True
 
     def give_up(self) -> None:
-        """End every waiting for the server."""
+        """End all waits for the server."""
         self._closing.set()
         self._there.set()
 
     @contextlib.contextmanager
     def borrowed(self, *, writing: bool = False) -> Iterator[PipelineConnection]:
-        """Lend a link to the calling thread; one that broke is not kept."""
+        """Lend a connection to the calling thread; drop it if it broke."""
         if not self._there.is_set():
             raise self.gone(self._why)
         with self._free[writing] if not _in_event_loop() else contextlib.nullcontext():
@@ -97,20 +96,18 @@ class ConnectionPool:
             link = link or self.connect()
             try:
                 yield link
-            except BaseException:
+            finally:
                 self._give_back(link, keep=not link.broken)
-                raise
-            self._give_back(link, keep=not link.broken)
 
     def forget_idle(self) -> None:
-        """Close the links that nobody uses: when one was lost, they may be as well."""
+        """Close the idle connections: after the loss of one they may be lost too."""
         with self._lock:
             idle, self._idle = self._idle, []
         for link in idle:
             link.close()
 
     def connect(self) -> PipelineConnection:
-        """Open a link, or raise DatabaseGone."""
+        """Open a connection, or raise DatabaseGone."""
         try:
             link = _open(self._conninfo, self.place, now=self._now)
         except (psycopg.OperationalError, ConnectionLost) as error:
@@ -121,7 +118,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator["psycopg.Connection[Any]"]:
-        """Lend a connection of psycopg's own, for what is rarely done; DatabaseGone where none is to be had."""
+        """Lend a plain connection of psycopg for rare work, or raise DatabaseGone."""
         try:
             with psycopg.Connection.connect(self._conninfo, autocommit=True) as connection:
                 yield connection
@@ -131,46 +128,46 @@ class ConnectionPool:
             raise self.gone(error) from error
 
     def wait(self, *, patient: bool = True) -> PipelineConnection:
-        """Open a link as soon as that is possible; DatabaseGone when it is given up."""
-        pause, tries = FIRST_PAUSE, 0
+        """Open a connection as soon as possible; raise DatabaseGone after the last attempt."""
+        pause, tries = MIN_PAUSE_SECONDS, 0
         while True:
             try:
                 return self.connect()
             except DatabaseGone:
                 tries += 1
-                if self._closing.is_set() or (not patient and tries == TRIES):
+                if self._closing.is_set() or (not patient and tries == RECONNECT_ATTEMPTS):
                     raise
             if self._stays:
-                self._there.wait(None if patient else LONGEST_PAUSE)
+                self._there.wait(None if patient else MAX_PAUSE_SECONDS)
             else:
                 self.pause(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def pause(self, seconds: float) -> None:
-        """Wait a little, unless everything ends."""
+        """Sleep, unless the pool closes."""
         self._closing.wait(seconds)
 
     @property
     def problem(self) -> str | None:
-        """Why the server cannot be reached, and since when; None while it can."""
+        """The reason and start of an outage; None while the server is reachable."""
         return None if self.gone_since is None else self.gone(self._why).message
 
     def gone(self, why: BaseException | None) -> DatabaseGone:
-        """Return the error that says so."""
+        """Return the error of an outage."""
         since = f" since {self.gone_since:%H:%M:%S} UTC" if self.gone_since else ""
         return DatabaseGone(
             f"the database {self.place} cannot be reached{since} ({_reason(why)})",
-            hint=f"check that PostgreSQL runs at {self._host} and lets you in; `rota doctor` tells more",
+            hint=f"check that PostgreSQL runs at {self._host} and lets you in; `rota doctor` shows more",
         )
 
     def close(self) -> None:
-        """Close all links."""
+        """Close all connections."""
         self._closing.set()
         self.forget_idle()
 
     def _give_back(self, link: PipelineConnection, *, keep: bool) -> None:
         with self._lock:
-            if keep and len(self._idle) < KEPT and not self._closing.is_set():
+            if keep and len(self._idle) < MAX_IDLE_CONNECTIONS and not self._closing.is_set():
                 self._idle.append(link)
                 return
         link.close()
@@ -192,19 +189,19 @@ class ConnectionPool:
             self._there.set()
 
     def _look(self) -> None:
-        """Try to open a link until one opens, ever more rarely."""
-        pause = FIRST_PAUSE
+        """Reconnect with growing pauses."""
+        pause = MIN_PAUSE_SECONDS
         while not self._closing.wait(pause):
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
             try:
                 link = _open(self._conninfo, self.place, now=self._now)
-            except Exception as error:  # whatever it is: if nobody looks any more, all wait for ever
+            except Exception as error:  # any error: without this thread all callers would wait for ever
                 self._why = error
                 continue
             self._give_back(link, keep=True)
             self._found()
             return
-        self._there.set()  # given up: nobody may wait for it
+        self._there.set()  # closing: end all waits
 
 
 def _in_event_loop() -> bool:
@@ -232,13 +229,13 @@ def _open(conninfo: str, place: str, *, now: Callable[[], datetime]) -> Pipeline
 
 def _conninfo(address: str) -> str:
     try:
-        told = conninfo_to_dict(address)
+        options = conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
         raise StateError(
             f"the store {shown(address)} is not an address that PostgreSQL takes",
             hint="write it as postgresql://user@host:5432/database",
         ) from error
-    return make_conninfo(address, **{key: value for key, value in _CONNECTION.items() if key not in told})
+    return make_conninfo(address, **{key: value for key, value in _CONNECTION.items() if key not in options})
 
 
 def _reason(error: BaseException | None) -> str:

@@ -25,21 +25,21 @@ HISTORY = f"""CREATE TABLE migration (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at BIGINT NOT NULL);
 COMMENT ON TABLE migration IS '{MARK}'"""
 FORGET_FOREIGN = "DELETE FROM change WHERE seq >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint << 20"
-"""Changes with numbers of transactions to come are a dump's of another cluster: new ones would stand before them."""
-AT_WORK = """SELECT kind, worker.name, pid, version FROM process JOIN worker ON worker.id = process.worker_id
+"""A dump of another cluster may have changes with future transaction numbers: new changes would sort before them."""
+LIVE_PROCESSES = """SELECT kind, worker.name, pid, version FROM process JOIN worker ON worker.id = process.worker_id
 WHERE ended_at IS NULL AND lease_until >= extract(epoch FROM clock_timestamp()) * 1000 ORDER BY epoch"""
 STOP_HINT = "nothing was changed; stop rota on all machines, then start it again; a killed one counts for 30 s more"
-ATTEMPTS = 5
-OLDEST = 140_000
-"""The oldest PostgreSQL, by its server_version_num, that has all that rota uses."""
+UPGRADE_ATTEMPTS = 5
+MIN_SERVER_VERSION = 140_000
+"""The oldest supported PostgreSQL as server_version_num."""
 
 
 def open_postgres(address: str, *, now: Callable[[], datetime], create: bool = True) -> PostgresStore:
-    """Open the database of an address, made or upgraded where needed; never recreate what is there."""
+    """Open the database of an address; create or upgrade it if needed, never replace it."""
     reach = ConnectionPool(address, now=now)
     with translated(reach.place), reach.plain() as connection:
         _check_server(connection, reach.place)
-        _upgrade_again_and_again(partial(_upgrade, connection, reach.place, now=now(), create=create))
+        _retry_deadlocks(partial(_upgrade, connection, reach.place, now=now(), create=create))
         connection.execute(FORGET_FOREIGN)
     store = PostgresStore(reach)
     try:
@@ -53,7 +53,7 @@ def open_postgres(address: str, *, now: Callable[[], datetime], create: bool = T
 
 
 def is_made(address: str, *, now: Callable[[], datetime]) -> bool:
-    """Tell whether rota's tables are in the database of an address."""
+    """Return whether rota's tables are in the database of an address."""
     reach = ConnectionPool(address, now=now)
     with translated(reach.place), reach.plain() as connection:
         return _is_made(connection, reach.place)
@@ -61,7 +61,7 @@ def is_made(address: str, *, now: Callable[[], datetime]) -> bool:
 
 def _check_server(connection: psycopg.Connection[Any], place: str) -> None:
     version = connection.info.server_version
-    if version < OLDEST:
+    if version < MIN_SERVER_VERSION:
         raise StateError(
             f"the server of {place} is PostgreSQL {version // 10_000}, rota needs 14 or newer", hint="upgrade it"
         )
@@ -72,9 +72,9 @@ def _check_server(connection: psycopg.Connection[Any], place: str) -> None:
         )
 
 
-def _upgrade_again_and_again(upgrade: Callable[[], None]) -> None:
-    """Upgrade, also where it meets somebody who enters: the server ends one of the two, and that may be this one."""
-    for _ in range(ATTEMPTS):
+def _retry_deadlocks(upgrade: Callable[[], None]) -> None:
+    """Upgrade, and retry after a deadlock with a process that starts: the server aborts one of the two."""
+    for _ in range(UPGRADE_ATTEMPTS):
         try:
             return upgrade()
         except psycopg.errors.DeadlockDetected:
@@ -95,11 +95,11 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
             connection.execute(HISTORY)
         applied = _applied(connection)
         check_applied(applied, wanted, place)
-        missing = [one for one in wanted if one[0] not in applied]
+        missing = [migration for migration in wanted if migration[0] not in applied]
         if not missing:
-            return  # another process did it while this one waited, and may be at work by now
+            return  # another process did it meanwhile and may already use the database
         if applied:
-            _check_nobody_works(connection, place, schema=max(applied), wanted=wanted[-1][0])
+            _check_unused(connection, place, schema=max(applied), wanted=wanted[-1][0])
         for number, name, script in missing:
             connection.execute(script.encode())
             row = (number, name, digest(script), to_ms(now))
@@ -110,24 +110,24 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
     faults.point("upgrade.committed")
 
 
-def _check_nobody_works(connection: psycopg.Connection[Any], place: str, *, schema: int, wanted: int) -> None:
-    """Refuse while processes that know only the older schema live; nobody else enters until we are through."""
+def _check_unused(connection: psycopg.Connection[Any], place: str, *, schema: int, wanted: int) -> None:
+    """Refuse while processes with the older schema live; block the start of others until the upgrade ends."""
     connection.execute("LOCK TABLE process IN SHARE MODE")
-    found = connection.execute(AT_WORK).fetchall()
-    living = [f"{kind} on {worker} (pid {pid}, rota {version})" for kind, worker, pid, version in found]
+    processes = connection.execute(LIVE_PROCESSES).fetchall()
+    living = [f"{kind} on {worker} (pid {pid}, rota {version})" for kind, worker, pid, version in processes]
     if living:
         raise UpgradeBlocked(place, living, schema=schema, wanted=wanted, hint=STOP_HINT)
 
 
 def _note_schema(connection: psycopg.Connection[Any]) -> None:
-    """Keep what the scripts made, in the words of the server: `rota verify` compares with it."""
+    """Store the schema as the server describes it: `rota verify` compares with it."""
     rows = connection.execute(load_queries("postgres")["audit_schema"].encode()).fetchall()
     keep = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
     connection.execute(keep, (MADE_KEY, noted_schema(rows)))
 
 
 def _is_made(connection: psycopg.Connection[Any], place: str) -> bool:
-    """Tell whether rota's tables are there; a table of others under the name of ours is refused."""
+    """Return whether rota's tables exist; refuse a foreign table with the name of ours."""
     if _value(connection, "SELECT to_regclass('migration')") is None:
         return False
     if _value(connection, "SELECT obj_description(to_regclass('migration'), 'pg_class')") == MARK:
@@ -139,7 +139,7 @@ _OWN_HINT = "give rota a database or a schema of its own, such as ?options=-csea
 
 
 def _check_empty(connection: psycopg.Connection[Any], place: str) -> None:
-    """Refuse a schema in which something else has tables of the names that ours would have."""
+    """Refuse a schema with foreign tables that have the names of ours."""
     taken = _value(
         connection,
         "SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class"
@@ -159,15 +159,15 @@ def _value(connection: psycopg.Connection[Any], query: str) -> Any:
     return row[0] if row else None
 
 
-TRIES = 5
+TIMED_QUERIES = 5
 _SETTINGS = ("synchronous_commit", *FLUSHES)
 
 
 def look_at_server(address: str, *, now: Callable[[], datetime], monotonic: Callable[[], float]) -> Server:
-    """Return what is found at the server of an address; it need not hold anything of rota's yet."""
+    """Return the properties of the server of an address; it need not have rota's tables."""
     reach = ConnectionPool(address, now=now)
     with translated(reach.place), reach.plain() as connection:
-        took = [_timed(connection, monotonic) for _ in range(TRIES)]
+        took = [_timed(connection, monotonic) for _ in range(TIMED_QUERIES)]
         before = now()
         theirs = _value(connection, "SELECT clock_timestamp()").astimezone(UTC)
         apart = before + (now() - before) / 2 - theirs

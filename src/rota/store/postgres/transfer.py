@@ -1,4 +1,4 @@
-"""A PostgreSQL database as one end of a move."""
+"""A PostgreSQL database as source or target of a copy."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ WHERE ended_at IS NULL AND lease_until > CAST(extract(epoch FROM clock_timestamp
 
 
 class PostgresEnd(CopyEnd):
-    """One database of a server, over a connection of its own."""
+    """A PostgreSQL database on its own connection."""
 
     takes_nul = False
 
@@ -56,47 +56,40 @@ class PostgresEnd(CopyEnd):
             raise DatabaseBusy(f"another move into {self.place} is under way", hint="wait for it")
 
     def ask(self, command: str, *values: Any) -> list[Row]:
-        """Run a command with `?` for its values; return its rows."""
         with translated(self.place):
             cursor = self._connection.execute(command.replace("?", "%s").encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what is done meanwhile as one."""
         with self._connection.transaction():
             yield
 
     def hold(self) -> None:
-        """Keep everybody else from writing, until `let_go`; what is read meanwhile is one snapshot."""
         self.ask("BEGIN ISOLATION LEVEL REPEATABLE READ")
         self.ask(f"LOCK TABLE {', '.join(table.name for table in tables())} IN SHARE MODE")
 
-    def let_go(self, *, commit: bool) -> None:
-        """End what `hold` began, and keep what was written since, or not."""
+    def release(self, *, commit: bool) -> None:
         self.ask("COMMIT" if commit else "ROLLBACK")
 
     def put(self, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows, within a transaction."""
         command = f"COPY {table.name} ({listed(table.columns)}) FROM STDIN"
         with translated(self.place), self._connection.cursor() as cursor, cursor.copy(command.encode()) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def columns(self, table: Table) -> set[str]:
-        """Return which columns a table has, none if there is no such table."""
         return {str(name) for (name,) in self.ask(_COLUMNS, table.name)}
 
     def last_numbers(self) -> dict[str, int]:
-        """Return the last number that was given out for each table that counts its rows."""
-        found = {}
+        numbers = {}
         for table, _, sequence in self.ask(_COUNTING):
             last, called = self.ask(f"SELECT last_value, is_called FROM {sequence}")[0]
-            found[str(table)] = int(last) if called else 0
-        return found
+            numbers[str(table)] = int(last) if called else 0
+        return numbers
 
     def give_after(self, numbers: Mapping[str, int]) -> None:
-        """Let the tables that count their rows go on after these numbers, and after those that are there."""
+        """Continue the sequences after these numbers and after the existing rows."""
         for table, column, sequence in self.ask(_COUNTING):
             highest = self.ask(f"SELECT max({column}) FROM {table}")[0][0] or 0
             last = max(highest, numbers.get(table, 0))
@@ -104,7 +97,7 @@ class PostgresEnd(CopyEnd):
                 self.ask("SELECT setval(?, ?)", sequence, last)
 
     def loosen(self) -> list[str]:
-        """Take the foreign keys off and the triggers out of work, which needs no more rights than an owner has."""
+        """Drop the foreign keys and disable the triggers; the owner of the tables may do so."""
         ours = {table.name for table in tables()}
         mending = []
         for table, name, words in self.ask(_KEYS):
@@ -117,14 +110,12 @@ class PostgresEnd(CopyEnd):
         return mending
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a table of this name."""
         return self.ask("SELECT to_regclass(?)", name)[0][0] is not None
 
     def alive(self) -> list[str]:
-        """Return the workers whose leases say that they are at work."""
+        """Return the workers with valid leases."""
         return [str(name) for (name,) in self.ask(_ALIVE)]
 
     def close(self) -> None:
-        """Let go of the database."""
         with contextlib.suppress(StateError):
             self._closing.close()
