@@ -207,7 +207,6 @@ def _end(status: int) -> NoReturn:
     os._exit(status if status >= 0 else 1)
 
 
-TEXTS = ("model", "session_id", "error")
 COUNTS = ("tokens_in", "tokens_cached", "tokens_out", "turns")
 HINT = "return rota.AgentResult(summary=…)"
 
@@ -216,11 +215,10 @@ def judge_result(value: Any) -> AgentResult:
     """Return a result that can be stored, or raise InvalidValue."""
     if not isinstance(value, AgentResult):
         raise InvalidValue(f"the agent returned {type(value).__name__}, not rota.AgentResult", hint=HINT)
-    if not isinstance(value.summary, str):
-        raise _wrong("summary", value.summary, "a text")
-    for name in TEXTS:
-        if not isinstance(getattr(value, name), str | None):
-            raise _wrong(name, getattr(value, name), "a text")
+    for name in ("summary", "model", "session_id", "error"):
+        text = getattr(value, name)
+        if not isinstance(text, str) and (text is not None or name == "summary"):
+            raise _wrong(name, text, "a text")
     for name in COUNTS:
         _judge_number(name, getattr(value, name), whole=True)
     _judge_number("usd", value.usd, whole=False)

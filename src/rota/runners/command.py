@@ -116,22 +116,16 @@ def _files(run: RunFacts, surroundings: RunSurroundings, *, params: str, child: 
     if child:
         files[CONTEXT_NAME] = json.dumps(
             {
-                "params": dict(run.params),
-                "state": dict(run.state),
-                "scheduler_state": dict(run.scheduler_state),
+                **{name: dict(getattr(run, name)) for name in ("params", "state", "scheduler_state")},
                 "poll_data": None if run.poll_data is None else dict(run.poll_data),
                 "imports": list(surroundings.imports),
                 "project": str(surroundings.project),
                 "folder": str(surroundings.folder),
                 "run": {
+                    **{name: getattr(run, name) for name in ("handle", "job", "number", "attempt", "timezone")},
                     "id": run.run_id,
-                    "handle": run.handle,
-                    "job": run.job,
-                    "number": run.number,
-                    "attempt": run.attempt,
                     "trigger": str(run.trigger),
                     "scheduled_for": run.scheduled_for.isoformat(),
-                    "timezone": run.timezone,
                 },
             }
         )

@@ -70,7 +70,7 @@ class Daemon(ServingHost):
         kind: Kind = "serve",
         entrance: Entrance = UNNAMED,
     ) -> None:
-        super().__init__(place.state, clock, kind=kind, table=FunctionTable(), who="rota", observer=observer)
+        super().__init__(place.state, clock, kind=kind, table=FunctionTable(), observer=observer)
         self._entrance = entrance
         self._place = place
         self._environ = environ

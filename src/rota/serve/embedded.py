@@ -48,6 +48,7 @@ class EmbeddedScheduler(ServingHost):
     """One scheduler with its own event loop and threads; other threads call its public methods."""
 
     _while_running = "while the scheduler ran"
+    _title = "the scheduler"
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class EmbeddedScheduler(ServingHost):
         host: asyncio.AbstractEventLoop | None,
         on_over: Callable[[], None],
     ) -> None:
-        super().__init__(state, clock, kind="guest", table=table, who="the scheduler")
+        super().__init__(state, clock, kind="guest", table=table)
         self.served: Future[None] = Future()
         """Done when the scheduler serves, or with the error of its start."""
         self.gone: Future[int] = Future()

@@ -27,6 +27,7 @@ from rota.store.tables import audit, jobs
 ACTOR = "scheduler"
 """The actor in the audit log."""
 AUDITED_JOBS_LIMIT = 50
+UNREGISTERED = "could not register with included projects; their commands may not find this scheduler"
 
 
 class ServedFile:
@@ -103,8 +104,7 @@ class ServedFile:
         try:  # commands inside the included projects find this one
             remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
         except OSError as error:
-            text = "could not register with included projects; their commands may not find this scheduler"
-            log.warning(text, error=str(error))
+            log.warning(UNREGISTERED, error=str(error))
         if loaded.declared.left_out:
             problems = [problem for left_out in loaded.declared.left_out for problem in left_out.problems]
             self._break(FileProblems(problems, effect="what is stored of these projects stays as it is"))

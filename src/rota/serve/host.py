@@ -325,22 +325,16 @@ class ServingHost(Host):
     """The lifecycle of a process that serves: it retries its start, and registers again when its lease expired."""
 
     _lease_hint: ClassVar[Mapping[str, str]] = {}
+    _title: ClassVar[str] = "rota"
 
     def __init__(
-        self,
-        state: Path,
-        clock: Clock,
-        *,
-        kind: str,
-        table: FunctionTable,
-        who: str,
-        observer: ProcessObserver | None = None,
+        self, state: Path, clock: Clock, *, kind: str, table: FunctionTable, observer: ProcessObserver | None = None
     ) -> None:
         super().__init__(state, clock, kind=kind, table=table, observer=observer)
         self._announced = False
         self._leases: Leases | None = None
         self._socket: WakeSocket | None = None
-        self._damage = DamageCheck(state / DATABASE, who=who)
+        self._damage = DamageCheck(state / DATABASE, who=self._title)
         self._started_at = clock.now()
 
     async def _serve(self) -> None:
