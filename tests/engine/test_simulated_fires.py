@@ -20,7 +20,7 @@ from rota.model.spec import Condition, Names
 from rota.model.states import Reason, Status
 from rota.operations.project.apply import apply_in
 from rota.operations.simulate.model import Accounts, SimJob, SimRun
-from rota.operations.simulate.player import TOUCH, AtWork, Away, Person, Simulator, at_work, read_length
+from rota.operations.simulate.player import TOUCH, AtWork, Person, Simulator, at_work, read_length
 from rota.operations.simulate.state import Assumptions, State, copy_state, make_engine
 from rota.rules.admission import ConditionResult
 from rota.rules.schedule.plan import PlannedSkip
@@ -31,7 +31,7 @@ from tests.engine.conftest import NOON, audit
 from tests.scene import Scene
 
 pytestmark = pytest.mark.anyio
-AWAY = Away()
+AWAY = AtWork()
 MOMENT = timedelta(milliseconds=1)
 WORK = ("mon-fri 09:00-09:25", "16:00-16:08")
 FAILED = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1)

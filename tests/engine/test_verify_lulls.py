@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.model.clock import from_ms, to_ms
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
-from rota.operations.verify.instants import Fate, lulls_of
+from rota.operations.verify.instants import Fate, blackouts_of
 from rota.rules.schedule.blackouts import blackout_at
 
 ZONES = ["UTC", "Europe/Madrid", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Pacific/Apia"]
@@ -44,11 +44,11 @@ moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)) | st.sampled_
 def test_both_readings_agree(schedule: Schedule, naive: datetime, minutes: int) -> None:
     """R-17: around changes of clocks too."""
     at = naive.replace(tzinfo=UTC, microsecond=0) + timedelta(minutes=minutes)
-    ours, lulls = blackout_at(schedule, at), lulls_of(schedule)
-    assert lulls is not None
+    ours, blackouts = blackout_at(schedule, at), blackouts_of(schedule)
+    assert blackouts is not None
     deferred = Fate.DEFERRED if schedule.quiet and schedule.quiet.policy is QuietPolicy.DEFER else Fate.SKIPPED
-    assert lulls.fate(to_ms(at)) is FATES.get(ours.reason, deferred)
-    end = lulls.quiet_end(to_ms(at))
+    assert blackouts.fate(to_ms(at)) is FATES.get(ours.reason, deferred)
+    end = blackouts.quiet_end(to_ms(at))
     assert (None if end is None else from_ms(end)) == ours.fires
 
 
@@ -56,4 +56,4 @@ def test_both_readings_agree(schedule: Schedule, naive: datetime, minutes: int) 
 def test_a_calendar_without_effect_is_none(policy: QuietPolicy | None) -> None:
     """R-17."""
     quiet = None if policy is None else QuietHours(("00:00-07:00",), "UTC", policy)
-    assert lulls_of(Schedule(cron=("* * * * *",), quiet=quiet)) is None
+    assert blackouts_of(Schedule(cron=("* * * * *",), quiet=quiet)) is None

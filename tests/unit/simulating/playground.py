@@ -8,7 +8,7 @@ from typing import Any
 from rota.model.budgets import Account
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
 from rota.operations.simulate.model import SimEngine
-from rota.operations.simulate.player import Away, Person, Simulator
+from rota.operations.simulate.player import AtWork, Person, Simulator
 from rota.operations.simulate.report import SimulationReport, make_report
 from rota.operations.simulate.state import Assumptions, State, fresh_state, make_engine, takes
 from rota.operations.simulate.tally import Tally
@@ -16,7 +16,7 @@ from rota.settings import Settings
 
 BEGIN = datetime(2026, 11, 16, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-AWAY = Away()
+AWAY = AtWork()
 
 
 def job(name: str, schedule: Schedule | None = None, **changes: Any) -> JobSpec:

@@ -8,7 +8,7 @@ from playground import BEGIN, DAY, HOUR, MINUTE
 from rota.model.errors import InvalidDuration, InvalidValue, InvalidWindow
 from rota.model.spec import Mode
 from rota.operations.simulate.player import (
-    Away,
+    AtWork,
     Forced,
     Phase,
     at_work,
@@ -90,7 +90,7 @@ def test_a_play_that_begins_during_work_begins_active():
 def test_what_was_done_before_counts_until_somebody_works():
     person = at_work(["09:00-10:00"], "UTC", since=BEGIN, until=BEGIN + DAY, last=BEGIN - MINUTE)
     assert person.activity(BEGIN + HOUR) == BEGIN - MINUTE
-    assert Away(BEGIN - MINUTE).activity(BEGIN) == BEGIN - MINUTE
+    assert AtWork(last=BEGIN - MINUTE).activity(BEGIN) == BEGIN - MINUTE
 
 
 def test_hours_of_work_are_written_like_quiet_hours():

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rota.declare.project import Declared
 from rota.model.clock import cut_to_ms, parse_duration, say_duration, to_ms
@@ -51,47 +51,13 @@ TOUCH = timedelta(minutes=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-class Person(Protocol):
-    """A person whose activity selects the modes."""
-
-    def activity(self, now: datetime) -> datetime | None:
-        """Return the last activity before or at `now`, None for never."""
-
-    def acts_at(self, now: datetime) -> datetime | None:
-        """Return the next activity that may change the mode, None for never."""
-
-    @property
-    def words(self) -> str:
-        """The assumption as a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Away:
-    """A person without activity after `last`."""
-
-    last: datetime | None = None
-
-    def activity(self, now: datetime) -> datetime | None:
-        """Return the last known activity."""
-        return None if self.last is None else min(self.last, now)
-
-    def acts_at(self, now: datetime) -> datetime | None:  # noqa: ARG002
-        """Return None: never again."""
-        return None
-
-    @property
-    def words(self) -> str:
-        """The assumption as a sentence."""
-        return "no activity (--activity says otherwise)"
-
-
 @dataclass(frozen=True, slots=True)
 class AtWork:
     """A person with an activity every minute of these windows; `last` is the last one before the simulation."""
 
-    runs: Sequence[blackouts.QuietRun]
-    last: datetime | None
-    words: str
+    runs: Sequence[blackouts.QuietRun] = ()
+    last: datetime | None = None
+    words: str = "no activity (--activity says otherwise)"
 
     def activity(self, now: datetime) -> datetime | None:
         """Return the last minute with an activity."""
@@ -148,6 +114,10 @@ class Forced:
         """The assumption as a sentence."""
         phases = ", ".join(f"{phase.mode} for {say_duration(phase.lasts)}" for phase in self.phases)
         return f"the modes are forced: {phases}, and again"
+
+
+Person = AtWork | Forced
+"""A person whose activity selects the modes."""
 
 
 def at_work(
@@ -432,7 +402,7 @@ def _person(request: SimulationRequest, state: State, zone_name: str, *, since: 
         return Forced(read_phases(request.modes), since)
     if request.activity:
         return at_work(request.activity, zone_name, since=since, until=until, last=state.activity)
-    return Away(state.activity)
+    return AtWork(last=state.activity)
 
 
 def _assumed(person: Person, assumptions: Assumptions, durations: Mapping[str, RunDuration], state: State) -> list[str]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
@@ -23,13 +22,6 @@ HORIZON = 50 * 366 * DAY
 CACHED_DAYS = 64
 CACHED_WALLS = 512
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall times have no zone
-
-
-class Instants(Protocol):
-    """The instants of a schedule, in order."""
-
-    def after(self, ms: int) -> int | None:
-        """Return the first instant after `ms`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +48,6 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
-    """The instants from `first` on and before `end`."""
-
-    inner: Instants
-    first: int
-    end: int
-
-    def after(self, ms: int) -> int | None:
-        """Return the first instant after `ms` within the bounds."""
-        if ms >= self.end:
-            return None
-        at = self.inner.after(max(ms, self.first - 1))
-        return at if at is not None and at < self.end else None
-
-
-@dataclass(frozen=True, slots=True)
 class Cron:
     """The union of cron expressions in a zone, enumerated one UTC day at a time."""
 
@@ -95,6 +71,22 @@ class Cron:
         begins = _EPOCH + timedelta(days=day)
         walls = [wall for expression in self.expressions for wall in islice(_walls(expression, begins), 1)]
         return (min(walls) - _EPOCH).days - 1 if walls else self.until // DAY + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """The instants from `first` on and before `end`."""
+
+    inner: At | Grid | Cron
+    first: int
+    end: int
+
+    def after(self, ms: int) -> int | None:
+        """Return the first instant after `ms` within the bounds."""
+        if ms >= self.end:
+            return None
+        at = self.inner.after(max(ms, self.first - 1))
+        return at if at is not None and at < self.end else None
 
 
 def _walls(expression: str, begins: datetime) -> Iterator[datetime]:
@@ -147,7 +139,7 @@ def _gap_end(wall: datetime, zone: ZoneInfo) -> int:
     return 1000 * seconds[bisect_left(seconds, 1, key=lambda second: _offset_at(zone, 1000 * second) != before)]
 
 
-def instants_of(schedule: Schedule, *, created_at: int) -> Instants | None:
+def instants_of(schedule: Schedule, *, created_at: int) -> Bounded | None:
     """Return the instants of a schedule; None if there are none or they depend on runs."""
     unbounded = _unbounded(schedule, created_at)
     if unbounded is None:
@@ -162,7 +154,7 @@ def instant_after(schedule: Schedule, at: int, *, created_at: int) -> int | None
     return None if unbounded is None else unbounded.after(at)
 
 
-def _unbounded(schedule: Schedule, created_at: int) -> Instants | None:
+def _unbounded(schedule: Schedule, created_at: int) -> At | Grid | Cron | None:
     if schedule.cron:
         return Cron(schedule.cron, ZoneInfo(schedule.timezone), _ms(schedule.end_at, otherwise=_LAST))
     if schedule.at is not None:
@@ -208,7 +200,7 @@ def _day_of(zone: ZoneInfo, ms: int) -> int:
 
 
 @dataclass(slots=True)
-class Lulls:
+class AuditedBlackouts:
     """The quiet hours and excluded dates of one schedule."""
 
     windows: tuple[tuple[frozenset[int], int, int], ...]
@@ -255,13 +247,13 @@ class Lulls:
                     yield _first_shown(self.quiet_zone, day, start), _first_shown(self.quiet_zone, day, end)
 
 
-def lulls_of(schedule: Schedule) -> Lulls | None:
+def blackouts_of(schedule: Schedule) -> AuditedBlackouts | None:
     """Return the quiet hours and excluded dates of a schedule, None if none affect instants."""
     quiet = schedule.quiet
     acts = quiet is not None and quiet.policy is not QuietPolicy.DORMANT
     if not acts and not schedule.excluded:
         return None
-    return Lulls(
+    return AuditedBlackouts(
         tuple(_window(text) for text in quiet.windows) if quiet is not None and acts else (),
         ZoneInfo(quiet.timezone if quiet is not None else "UTC"),
         quiet.policy if quiet is not None and acts else None,

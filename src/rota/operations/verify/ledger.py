@@ -10,7 +10,15 @@ from itertools import pairwise
 from rota.model.clock import MILLISECOND, from_ms, iso, to_ms
 from rota.model.spec import Anchor, JobSpec, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.verify.instants import Fate, Instants, Lulls, follows_zones, instant_after, instants_of, lulls_of
+from rota.operations.verify.instants import (
+    AuditedBlackouts,
+    Bounded,
+    Fate,
+    blackouts_of,
+    follows_zones,
+    instant_after,
+    instants_of,
+)
 from rota.operations.verify.report import AuditFindings, Check
 from rota.store.driver import Database
 from rota.store.rows import read_spec
@@ -87,9 +95,9 @@ class Stretch:
 
     kind: SpanKind
     spans: tuple[AuditedSpan, ...]
-    instants: Instants | None
+    instants: Bounded | None
     begins: int
-    lulls: Lulls | None = None
+    blackouts: AuditedBlackouts | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -173,13 +181,13 @@ def _stretch(job: AuditedJob, spans: tuple[AuditedSpan, ...], tzdata: str) -> St
         return Stretch(SpanKind.NONE, spans, None, first.since)
     if schedule.reboot:
         return Stretch(SpanKind.AT_BOOT, spans, None, first.since)
-    lulls = None if follows_zones(schedule) and first.tzdata != tzdata else lulls_of(schedule)
+    blackouts = None if follows_zones(schedule) and first.tzdata != tzdata else blackouts_of(schedule)
     if schedule.follows_runs:
-        return Stretch(SpanKind.FOLLOWING, spans, None, first.since, lulls)
+        return Stretch(SpanKind.FOLLOWING, spans, None, first.since, blackouts)
     if _follows_zone(schedule) and first.tzdata != tzdata:
         return Stretch(SpanKind.LEFT_OUT, spans, None, first.since)
     instants = instants_of(schedule, created_at=job.created_at)
-    return Stretch(SpanKind.ENUMERATED, spans, instants, _begins(first), lulls)
+    return Stretch(SpanKind.ENUMERATED, spans, instants, _begins(first), blackouts)
 
 
 def _begins(first: AuditedSpan) -> int:
@@ -192,18 +200,18 @@ def _begins(first: AuditedSpan) -> int:
     return first.since + 1
 
 
-def wrong_fate(reason: str | None, at: int, lulls: Lulls, *, created_at: int | None) -> str | None:
+def wrong_fate(reason: str | None, at: int, blackouts: AuditedBlackouts, *, created_at: int | None) -> str | None:
     """Return how quiet hours or excluded dates contradict the row of an instant; `created_at` None: not known."""
     if reason == Reason.PAUSED:
         return None
-    fate = lulls.fate(at)
+    fate = blackouts.fate(at)
     if fate is Fate.RUNS:
         return "lets it run" if reason in (Reason.QUIET_HOURS, Reason.EXCLUDED) else None
     if fate is Fate.EXCLUDED:
         return None if reason == Reason.EXCLUDED else "excludes it"
     if reason == Reason.QUIET_HOURS:
         return None
-    end = lulls.quiet_end(at)
+    end = blackouts.quiet_end(at)
     if fate is Fate.SKIPPED or reason in (Reason.MISSED, Reason.EXCLUDED):
         return f"has quiet hours until {say(end)}"
     early = end is not None and created_at is not None and created_at < end
@@ -212,16 +220,16 @@ def wrong_fate(reason: str | None, at: int, lulls: Lulls, *, created_at: int | N
 
 def waits(job: AuditedJob, stretch: Stretch) -> bool:
     """Return whether the next instant waits for the end of quiet hours, or may do so under other time zone data."""
-    if stretch.lulls is None:
+    if stretch.blackouts is None:
         return stretch.schedule.quiet is not None and follows_zones(stretch.schedule)
-    return job.next_for is not None and stretch.lulls.quiet_end(job.next_for) is not None
+    return job.next_for is not None and stretch.blackouts.quiet_end(job.next_for) is not None
 
 
 def wrong_wait(job: AuditedJob, stretch: Stretch) -> str | None:
     """Return the error if an instant inside quiet hours does not wait for their end."""
-    if stretch.lulls is None or job.next_for is None:
+    if stretch.blackouts is None or job.next_for is None:
         return None
-    end = stretch.lulls.quiet_end(job.next_for)
+    end = stretch.blackouts.quiet_end(job.next_for)
     if end is None or end == job.next_at:
         return None
     return f"{say(job.next_for)} fires at {say(job.next_at)}, but it lies in quiet hours until {say(end)}"
@@ -264,12 +272,12 @@ def read_rows(db: Database, job: AuditedJob, *, since: int) -> Iterator[LedgerRo
         after = page[-1][0]
 
 
-def count_instants(instants: Instants, first: int, last: int) -> int:
+def count_instants(instants: Bounded, first: int, last: int) -> int:
     """Return the number of instants from `first` to `last`; counting ends above 10,000."""
     return sum(1 for _ in _instants_between(instants, instants.after(first - 1), last))
 
 
-def _instants_between(instants: Instants, first: int | None, last: int) -> Iterator[int]:
+def _instants_between(instants: Bounded, first: int | None, last: int) -> Iterator[int]:
     at, count = first, 0
     while at is not None and at <= last and count <= COUNTED:
         yield at
@@ -377,17 +385,17 @@ class Ledger:
 
     def _check_fates(self, row: LedgerRow, stretch: Stretch, covered: Iterable[int]) -> None:
         """Check each instant of a row against quiet hours and excluded dates."""
-        lulls = stretch.lulls
-        if row.caught_up or (lulls is None and row.reason not in (Reason.QUIET_HOURS, Reason.EXCLUDED)):
+        blackouts = stretch.blackouts
+        if row.caught_up or (blackouts is None and row.reason not in (Reason.QUIET_HOURS, Reason.EXCLUDED)):
             return
         created_at = None if self.stepped else row.created_at
         for at in covered:
-            trouble = "has none" if lulls is None else wrong_fate(row.reason, at, lulls, created_at=created_at)
-            if trouble and not (lulls is None and follows_zones(stretch.schedule)):
+            trouble = "has none" if blackouts is None else wrong_fate(row.reason, at, blackouts, created_at=created_at)
+            if trouble and not (blackouts is None and follows_zones(stretch.schedule)):
                 self._wrong(row, f"covers {say(at)} as {row.reason or row.status}, but its calendar {trouble}")
                 return
 
-    def _take_instants(self, row: LedgerRow, stretch: Stretch, instants: Instants) -> None:
+    def _take_instants(self, row: LedgerRow, stretch: Stretch, instants: Bounded) -> None:
         if row.slot_key != str(row.first):
             self._wrong(row, f"has the key {row.slot_key!r} for {say(row.first)}, not {row.first}")
         if row.first <= self.covered < row.last and row.first < self.since:
@@ -405,7 +413,7 @@ class Ledger:
         self.covered = max(self.covered, row.last)
         self.consumed = stretch.schedule.run_once and row.status != Status.SKIPPED
 
-    def _check_place(self, row: LedgerRow, instants: Instants) -> None:
+    def _check_place(self, row: LedgerRow, instants: Bounded) -> None:
         expected = instants.after(self.covered)
         if expected == row.first:
             return
@@ -414,7 +422,7 @@ class Ledger:
         if expected is not None and expected < row.first and not self.consumed:
             self._lost(instants, expected, row.first - 1)
 
-    def _check_count(self, row: LedgerRow, instants: Instants) -> None:
+    def _check_count(self, row: LedgerRow, instants: Bounded) -> None:
         if row.covers_to is None:
             if row.count not in (None, 1):
                 self._wrong(row, f"covers one instant, but counts {row.count}")
@@ -450,7 +458,7 @@ class Ledger:
         elif stretch.kind in (SpanKind.NONE, SpanKind.AT_BOOT) and self.job.cursor is not None:
             self._cursor(f"it stands at {say(self.job.cursor)}, but the job has no instants")
 
-    def _check_cursor(self, stretch: Stretch, instants: Instants) -> None:
+    def _check_cursor(self, stretch: Stretch, instants: Bounded) -> None:
         job, cursor = self.job, self.job.cursor
         expected = None if self.consumed else instants.after(self.covered)
         if not job.schedules:
@@ -481,7 +489,7 @@ class Ledger:
         if not 0 <= job.next_at - job.next_for < max(room, 1):
             self._cursor(f"{say(job.next_for)} fires at {say(job.next_at)}, outside its jitter of {room} ms")
 
-    def _lost(self, instants: Instants, first: int, last: int) -> None:
+    def _lost(self, instants: Bounded, first: int, last: int) -> None:
         count = count_instants(instants, first, last)
         many = f"more than {COUNTED:,}" if count > COUNTED else f"{count:,}"
         if count == 1:

@@ -256,11 +256,11 @@ def _counts_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) -
     row = db.row("audit_last_end", job_id=job.id)
     ended, backing_off_until, instant, reason = row or (None, None, None, None)
     latest = max(now, current.spans[-1].since, ended or now, backing_off_until or now)
-    if current.lulls is None or instant is None:
+    if current.blackouts is None or instant is None:
         return latest
     if reason == Reason.EXCLUDED:
-        return max(latest, current.lulls.excluded_end(instant))
-    return max(latest, current.lulls.quiet_end(instant) or latest) if reason == Reason.QUIET_HOURS else latest
+        return max(latest, current.blackouts.excluded_end(instant))
+    return max(latest, current.blackouts.quiet_end(instant) or latest) if reason == Reason.QUIET_HOURS else latest
 
 
 def _ends(job: AuditedJob, current: Stretch, since: int) -> bool:

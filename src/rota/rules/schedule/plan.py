@@ -405,10 +405,10 @@ def _plan_instants(planner: Planner, next_for: datetime) -> FirePlan:
 def _parts(planner: Planner, first: datetime, last: datetime, *, late: datetime | None) -> Iterator[_Stretch]:
     """Split the due instants at the borders of blackouts, and at the end of the late ones."""
     schedule = planner.job.spec.schedule
-    lulls = has_blackouts(schedule)
+    may_skip = has_blackouts(schedule)
     instant: datetime | None = first
     while instant is not None and instant <= last:
-        blackout = blackout_at(schedule, instant) if lulls else Blackout(None, None)
+        blackout = blackout_at(schedule, instant) if may_skip else Blackout(None, None)
         end = last if blackout.until is None or last < blackout.until else planner.previous(blackout.until) or instant
         if blackout.reason is None:
             yield from _open_parts(planner, instant, end, late=late)

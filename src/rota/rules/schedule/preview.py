@@ -119,9 +119,9 @@ def fires_from(
 
 
 def _running(schedule: Schedule, nominal: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
-    lulls = has_blackouts(schedule)
+    may_skip = has_blackouts(schedule)
     while nominal is not None and nominal.year <= LAST_YEAR:
-        running = first_running(schedule, nominal, created_at=created_at) if lulls else nominal
+        running = first_running(schedule, nominal, created_at=created_at) if may_skip else nominal
         if running is None:
             return
         yield running
