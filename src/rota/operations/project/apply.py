@@ -46,13 +46,13 @@ from rota.store.tables import activity, audit, budgets, jobs, notifications, que
 from rota.store.tables.processes import CriticalSection, lock_section
 
 FILES_KEY = "applied_files"
-"""The files that were applied last, by path, each with the digest of its content."""
+"""The files of the last apply, by path, each with the digest of its content."""
 HELD_KEY = "held_files"
-"""Why a change of them waits for a person; empty: none does."""
+"""The reason why a change of these files waits for a person, if any."""
 FILES_NAMED = 3
 NO_FILES: Mapping[str, str] = MappingProxyType({})
 SLACK = timedelta(seconds=1)
-"""How far the clock of a file system may be from ours."""
+"""The tolerated difference between the clock of a file system and ours."""
 
 
 def source_of(declared: Declared) -> str:
@@ -70,22 +70,16 @@ def apply(
     allow_empty: bool = False,
     cancel_queued: bool = False,
 ) -> Plan:
-    """Make the stored jobs of the file equal to it; return what changed, or would (R-14)."""
-    operation = partial(
-        apply_in,
-        declared=declared,
-        now=now,
-        adopt=adopt,
-        allow_empty=allow_empty,
-        cancel_queued=cancel_queued,
-    )
+    """Make the stored jobs of the file equal to it; return the changes, or those of a dry run."""
     if dry_run:
         return store.read(partial(_planned, declared=declared, adopt=adopt, allow_empty=allow_empty))
-    return store.write(operation)
+    return store.write(
+        partial(apply_in, declared=declared, now=now, adopt=adopt, allow_empty=allow_empty, cancel_queued=cancel_queued)
+    )
 
 
 def first_plan(declared: Declared) -> Plan:
-    """Return what the first apply of a project would do; nothing is stored yet."""
+    """Return the plan of the first apply of a project."""
     settings = settings_differences(declared.settings, StoredSettings())
     return replace(plan(declared.jobs, [], source=source_of(declared)), settings=settings)
 
@@ -101,12 +95,12 @@ def apply_in(
     source: str = "",
     files: Mapping[str, str] = NO_FILES,
 ) -> Plan:
-    """Apply inside a transaction; `source` in the place of the file's, `files` as they were before they were read."""
+    """Apply inside a transaction; `source` replaces the source of the file, `files` are the digests before reading."""
     lock_section(db, CriticalSection.DECLARE)
     source = source or source_of(declared)
-    found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
+    changes = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
     tzdata = tzdata_version()
-    if found.changing or found.settings:
+    if changes.changing or changes.settings:
         activity.touch(db, what="apply", now=now)
     settings = _wanted(db, declared, source)
     jobs.set_policy(db, settings.agent_policy)
@@ -114,7 +108,7 @@ def apply_in(
     queue.set_aging(db, settings.scheduler.aging)
     budgets_transactions.declare(db, settings.budgets, settings.prices)
     notifications.declare_targets(db, settings.notify, now=now)
-    for change in found.changing:
+    for change in changes.changing:
         carry_out(db, change, source=source, tzdata=tzdata, now=now)
         faults.point("apply.changed")
         if cancel_queued and change.job is not None:
@@ -122,41 +116,35 @@ def apply_in(
     scheduler = "on" if declared.settings.scheduler.enabled else "off"
     values = {TIMEZONE_KEY: declared.settings.timezone, ENABLED_KEY: scheduler}
     if source == source_of(declared):
-        values |= {
-            FILES_KEY: json.dumps(
-                _digests(_files_of(declared), declared.settings.folder) | dict(files), sort_keys=True
-            ),
-            HELD_KEY: "",
-        }
+        digests = _digests(_files_of(declared), declared.settings.folder) | dict(files)
+        values |= {FILES_KEY: json.dumps(digests, sort_keys=True), HELD_KEY: ""}
     for key, value in values.items():
         _set_meta(db, key, value)
     if activity.quiet_hours(db) != declared.settings.quiet:
         activity.set_quiet_hours(db, declared.settings.quiet)
     faults.point("apply.written")
-    return found
+    return changes
 
 
 def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_empty: bool, source: str = "") -> Plan:
-    kept = {one.included.name for one in declared.left_out}
+    omitted = {project.included.name for project in declared.left_out}
     source = source or source_of(declared)
-    found = plan(declared.jobs, jobs.all_jobs(db), source=source, adopt=adopt, kept=kept)
-    if found.empties and not allow_empty:
-        raise EmptyApply(
-            f"{declared.settings.file} has no jobs, and {len(found.changes)} stored ones came from it",
-            hint="to retire them all pass --allow-empty",
-        )
-    return replace(found, settings=settings_differences(_wanted(db, declared, source), _stored_settings(db)))
+    changes = plan(declared.jobs, jobs.all_jobs(db), source=source, adopt=adopt, kept=omitted)
+    if changes.empties and not allow_empty:
+        message = f"{declared.settings.file} has no jobs, and {len(changes.changes)} stored ones came from it"
+        raise EmptyApply(message, hint="to retire them all pass --allow-empty")
+    return replace(changes, settings=settings_differences(_wanted(db, declared, source), _stored_settings(db)))
 
 
 def _wanted(db: Database, declared: Declared, source: str) -> Settings:
-    """Return the settings as they are to be; while a project is left out, what it may have declared stays.
+    """Return the settings to store; while a project is left out, its stored pools, budgets and targets stay.
 
     Jobs of other sources keep the pools of their agents.
     """
     others = [job for job in jobs.all_jobs(db) if job.source != source and job.retired_at is None]
     drawn = [own_pools(job.spec.work.agent) for job in others if job.spec.work.agent is not None]
-    kept = {name: capacity for pools in drawn for name, capacity in pools.items()}
-    settings = replace(declared.settings, pools={**kept, **declared.settings.pools}) if kept else declared.settings
+    other_pools = {name: capacity for pools in drawn for name, capacity in pools.items()}
+    settings = replace(declared.settings, pools={**other_pools, **declared.settings.pools})
     if not declared.left_out:
         return settings
     stored = _stored_settings(db)
@@ -168,25 +156,22 @@ def _stored_settings(db: Database) -> StoredSettings:
     return StoredSettings(
         pools={pool.name: pool.capacity for pool in queue.pools(db) if pool.declared},
         aging=queue.aging(db),
-        budgets={one.account.name: one.account for one in budgets.accounts(db) if one.declared},
+        budgets={stored.account.name: stored.account for stored in budgets.accounts(db) if stored.declared},
         prices=budgets.prices(db),
         agent_policy=jobs.policy(db),
         notify=notifications.targets(db),
     )
 
 
-# changes that an agent may have made
-
-
 def read_files(file: Path, *, home: str) -> dict[str, str]:
-    """Return a project's file and those that it includes, each with the digest of its content."""
+    """Return the digests of a project's file and its included files."""
     return _digests(files_of(file, home=home), file.parent)
 
 
 def held_change(db: Database, *, file: Path, home: str, now: datetime) -> str | None:
-    """Return why the files of a project are not applied: an agent that may write may have changed them.
+    """Return why the files of a project are not applied: an agent with write access may have changed them.
 
-    Such a change waits until a person applies it, or until it is taken back; nothing of it is loaded before.
+    Such a change waits until a person applies or reverts it; nothing of it is loaded before.
     """
     row = db.row("meta_get", key=FILES_KEY)
     if row is None:
@@ -203,20 +188,18 @@ def held_change(db: Database, *, file: Path, home: str, now: datetime) -> str | 
 
 
 def _digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
-    """Return the digests of files by their paths from the project's folder; empty for one that cannot be read."""
-    contents = {os.path.relpath(path, folder): _content(path) for path in paths}
-    return {name: hashlib.sha256(content).hexdigest() if content else "" for name, content in contents.items()}
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    """Return the digests of files by relative path; empty for an empty or unreadable file."""
+    digests = {}
+    for path in paths:
+        content = b""
+        with contextlib.suppress(OSError):
+            content = path.read_bytes()
+        digests[os.path.relpath(path, folder)] = hashlib.sha256(content).hexdigest() if content else ""
+    return digests
 
 
 def _files_of(declared: Declared) -> list[Path]:
-    """Return the files of a project, and those of the modules that it and its included projects import."""
+    """Return the files of a project, and of the modules that it and its included projects import."""
     settings = declared.settings
     imports = {(work.project, work.imports) for work in (job.work for job in declared.jobs) if work.project}
     modules = [source for folder, names in imports for source in sources_of(Path(folder or ""), names)]
@@ -231,7 +214,7 @@ def _set_meta(db: Database, key: str, value: str) -> None:
 
 
 def _writer_of(db: Database, changed: Sequence[str], *, folder: Path, now: datetime) -> str | None:
-    """Return the run or direct call of an agent that could write these files when one of them was changed last."""
+    """Return the run or direct call of an agent that could write one of these files at its last change."""
     times = [(path, _changed_at(path, now)) for path in (folder / name for name in changed)]
     for job in jobs.all_jobs(db):
         reached = [at for path, at in times if _reaches(job.spec, path, folder)]
@@ -242,7 +225,7 @@ def _writer_of(db: Database, changed: Sequence[str], *, folder: Path, now: datet
 
 
 def _changed_at(path: Path, now: datetime) -> datetime:
-    """Return when a file was changed last by the time of the system, which no tool sets; of one that is gone, now."""
+    """Return the status-change time of a file, which no tool can set; now for a deleted file."""
     for place in (path, path.parent):
         with contextlib.suppress(OSError):
             return datetime.fromtimestamp(place.stat().st_ctime, UTC)
@@ -250,7 +233,7 @@ def _changed_at(path: Path, now: datetime) -> datetime:
 
 
 def _reaches(spec: JobSpec, path: Path, folder: Path) -> bool:
-    """Tell whether the agent of a job may write a file: with full access every one, else those of its repository."""
+    """Return whether the agent of a job may write a file: with full access any file, else those of its repository."""
     work = spec.work.agent
     if work is None or work.access is Access.READ:
         return False
@@ -264,7 +247,7 @@ def _reaches(spec: JobSpec, path: Path, folder: Path) -> bool:
 
 
 def carry_out(db: Database, change: JobChange, *, source: str, tzdata: str, now: datetime) -> None:
-    """Make one job as a plan says."""
+    """Apply one change of a plan."""
     if change.kind is ChangeKind.CREATE:
         assert change.spec is not None
         create(db, change.spec, source=source, tzdata=tzdata, now=now)
@@ -287,7 +270,7 @@ def create(
     made: Provenance | None = None,
     provisional: bool = False,
 ) -> str:
-    """Store a new job and return its identifier; a provisional one has no due instants, paused or not (R-29)."""
+    """Store a new job and return its identifier; a provisional job has no due instants."""
     job_id = new_id(now)
     mode = mode_of(db, spec, now=now)
     cursor = NOWHERE if provisional else first_cursor(spec, created_at=now, mode=mode)
@@ -323,7 +306,7 @@ def change_to(
     now: datetime,
     provisional_at: datetime | None = None,
 ) -> None:
-    """Give a stored job another definition or source; provisional from then on where `provisional_at` says so."""
+    """Give a stored job another definition or source; with `provisional_at` it becomes provisional."""
     provisional = provisional_at is not None
     same = spec.enabled and spec.schedule == job.spec.schedule and not provisional
     job = account_for(db, job.id, now=now, closing=not same)
@@ -349,28 +332,18 @@ def change_to(
     )
     if provisional:
         jobs.set_provisional(db, job.id, provisional_at)
-    if job.made is not None and source != MADE:
-        _take_from_maker(db, job, now=now)
+    if job.made is not None and source != MADE:  # the file has adopted it
+        jobs.set_made(db, job.id, None)
+        jobs.set_approved(db, job.id, None, now=now)
     activity.set_mode(db, job.id, spec, mode=mode)
-    _note_boot(db, job, spec)
-
-
-def _take_from_maker(db: Database, job: Job, *, now: datetime) -> None:
-    """Forget who made a job: the file has taken it over."""
-    jobs.set_made(db, job.id, None)
-    jobs.set_approved(db, job.id, None, now=now)
-
-
-def _note_boot(db: Database, job: Job, spec: JobSpec) -> None:
-    """Let a job that fires at boot from now on wait for the next one; one that did so before has its boot already."""
     if not spec.schedule.reboot and job.booted is not None:
         jobs.set_booted(db, job.id, None)
     elif spec.schedule.reboot and not (job.spec.schedule.reboot and job.schedules and job.booted):
-        jobs.set_booted(db, job.id, machine_boot())
+        jobs.set_booted(db, job.id, machine_boot())  # it waits for the next boot
 
 
 def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, mode: Mode, now: datetime) -> Cursor:
-    # Runs by hand never move the cursor (R-06), so none may be waited for.
+    # Manual runs never move the cursor, so the cursor must not wait for one.
     active = run_queries.scheduled_chain_unfinished(db, job.id)
     accounted_to = jobs.accounted_until(db, job)
     return cursor_after_edit(job, spec, now=now, active=active, accounted_to=accounted_to, mode=mode)
@@ -384,16 +357,16 @@ def cancel_waiting(db: Database, job_id: str, now: datetime) -> None:
 
 
 DECLARED = "python"
-"""The source of jobs that the code declares each time it starts; what it no longer has is retired, as of a file."""
+"""The source of jobs that the code declares at each start; missing ones are retired, as with a file."""
 KEPT = "api"
-"""The source of jobs that stay until somebody removes them."""
+"""The source of jobs that stay until they are removed."""
 FILE = "file:"
 
 
 def apply_declared(
     db: Database, *, declared: Declared, kept: Collection[str], allow_empty: bool, now: datetime
 ) -> Plan:
-    """Make the stored jobs equal to what the code declares; those of `kept` are upserted and never retired."""
+    """Make the stored jobs equal to those of the code; jobs of `kept` are upserted and never retired."""
     own = tuple(spec for spec in declared.jobs if spec.name not in kept)
     stored = jobs.all_jobs(db)
     gone = [job.name for job in stored if job.source == DECLARED and job.retired_at is None]
@@ -410,9 +383,9 @@ def apply_declared(
 
 
 def put_job(db: Database, spec: JobSpec, *, source: str, now: datetime) -> JobChange:
-    """Store a job, or change the one of its name; one that came from elsewhere than Python code is refused.
+    """Store a job, or change the one of its name; refuse a job that does not come from Python code.
 
-    A deleted job does not come back: its name goes to a new job, and its history stays under its identifier (R-14).
+    A deleted job does not come back: a new job gets its name, and its history stays under its identifier.
     """
     stored = [job for job in _of_that_name(db, spec.name) if not _deleted(db, job)]
     adopt = [job.name for job in stored if job.source in (DECLARED, KEPT)]
@@ -425,7 +398,7 @@ def put_job(db: Database, spec: JobSpec, *, source: str, now: datetime) -> JobCh
 
 
 def _deleted(db: Database, job: Job) -> bool:
-    """Tell whether a job was deleted for good; its name is free then."""
+    """Return whether a job was deleted for good, and free its name."""
     if job.retired_at is None or job.source not in (KEPT, MADE):
         return False
     jobs.give_up_name(db, job)
@@ -433,7 +406,7 @@ def _deleted(db: Database, job: Job) -> bool:
 
 
 def give_pool(db: Database, spec: JobSpec) -> None:
-    """Declare the pools of a job's agent: nobody may have drawn on them when the settings were stored (R-04)."""
+    """Declare the pools of a job's agent, which the stored settings may lack."""
     agent = spec.work.agent
     if agent is not None:
         pools = {pool.name: pool.capacity for pool in queue.pools(db) if pool.declared}
@@ -442,13 +415,13 @@ def give_pool(db: Database, spec: JobSpec) -> None:
 
 def _of_that_name(db: Database, name: str) -> list[Job]:
     """Return the job whose name differs at most in case."""
-    known = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
-    found = jobs.job_by_name(db, known)
-    return [] if found is None else [found]
+    stored = next((other for other in jobs.job_names(db) if other.casefold() == name.casefold()), name)
+    job = jobs.job_by_name(db, stored)
+    return [] if job is None else [job]
 
 
 def refuse_file(job: Job, *, hint: str = "take it out of that file and apply it") -> None:
-    """Refuse to change or remove a job that a file declares: the next apply would undo it."""
+    """Raise JobInFile for a job that a file declares: the next apply would undo a change."""
     if job.source.startswith(FILE):
         file = job.source.removeprefix(FILE)
         place = locate_job(Path(file), job.name, home=home_of({}))
@@ -456,7 +429,7 @@ def refuse_file(job: Job, *, hint: str = "take it out of that file and apply it"
 
 
 def remove_job(db: Database, *, name: str, now: datetime) -> None:
-    """Retire a job: no more fires, its runs go on, its history stays; the same name makes a new job."""
+    """Retire a job: it fires no more, its runs finish, its history stays; its name is free for a new job."""
     job = find_job(db, name)
     refuse_file(job)
     if job.retired_at is None:
@@ -468,80 +441,70 @@ def remove_job(db: Database, *, name: str, now: datetime) -> None:
 SECTIONS = (
     *("timezone", "defaults", "scheduler", "pools", "budgets", "prices", "quiet_hours", "poll", "agents", "notify"),
 )
-"""What a job may refer to in the project's file."""
+"""The sections of the project's file that a job may refer to."""
 NO_PYTHON = "functions belong to jobs of the file, the API imports nothing"
 
 
 def read_job(name: str, body: Mapping[str, Any], *, folder: Path, state: Path, environ: Mapping[str, str]) -> JobSpec:
-    """Return a job written with the keys of a file, as if it stood in the project's; JobProblems tells what is wrong.
+    """Return a job that a request writes with the keys of a file, checked with the project's file; raise JobProblems.
 
-    What it names must be in that file. Python functions are not: nothing is imported because a request says so.
+    The job may refer to that file, but not to Python functions: a request imports nothing.
     """
-    sections = _sections(folder)
-    declared = read_given(
-        {**sections, "jobs": {name: dict(body)}},
-        folder,
-        environment=environ,
-        functions=NothingImported(),
-        state=state,
-    )
+    data = {**_sections(folder), "jobs": {name: dict(body)}}
+    declared = read_given(data, folder, environment=environ, functions=NothingImported(), state=state)
     spec = next(spec for spec in declared.jobs if spec.name == name)
-    _refuse_python(spec)
+    names = [condition.name for condition in spec.gates.conditions if condition.name]
+    if spec.work.kind is Kind.FUNCTION or not set(names) <= set(BUILTIN_CONDITIONS):
+        raise InvalidValue(f"job {spec.name!r} names Python functions: {NO_PYTHON}", hint="declare it in rota.yaml")
     return spec
 
 
 class NothingImported:
-    """Knows no function: a request may name none."""
+    """A finder that knows no function: a request may name none."""
 
     def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
-        """Return every name as missing but those of the conditions that are built in."""
-        unknown = [name for name in conditions if name not in BUILTIN_CONDITIONS]
-        return Names(
-            {**dict.fromkeys((*functions, *sources), NO_PYTHON), **{name: _no_condition(name) for name in unknown}}
-        )
-
-
-def _no_condition(name: str) -> str:
-    """Return the file's words for a name that is nearly a built-in one; else it may be one that the file registers."""
-    near = get_close_matches(name, BUILTIN_CONDITIONS, n=1, cutoff=0.6)
-    return f'no condition is named "{name}"; did you mean "{near[0]}"?' if near else NO_PYTHON
-
-
-def _refuse_python(spec: JobSpec) -> None:
-    named = [one.name for one in spec.gates.conditions if one.name and one.name not in BUILTIN_CONDITIONS]
-    if spec.work.kind is Kind.FUNCTION or named:
-        raise InvalidValue(f"job {spec.name!r} names Python functions: {NO_PYTHON}", hint="declare it in rota.yaml")
+        """Return every name as missing, except the built-in conditions."""
+        missing = dict.fromkeys((*functions, *sources), NO_PYTHON)
+        for name in conditions:
+            if name not in BUILTIN_CONDITIONS:
+                near = get_close_matches(name, BUILTIN_CONDITIONS, n=1, cutoff=0.6)
+                guess = f'no condition is named "{name}"; did you mean "{near[0]}"?' if near else NO_PYTHON
+                missing[name] = guess
+        return Names(missing)
 
 
 def _sections(folder: Path) -> dict[str, Any]:
-    """Return the sections of the project's file that a job may refer to; agents without their own schedules."""
+    """Return the sections of the project's file that a job may refer to; agents without their schedules."""
     try:
         data = load_again(folder / FILE_NAME).data
     except FileProblems as error:
         hint = f"mend {folder / FILE_NAME} first: {error.problems[0]}"
         raise StateError("the project's file cannot be read, so that the job cannot be checked", hint=hint) from None
-    found = {key: data[key] for key in SECTIONS if key in data}
-    agents = found.get("agents")
+    sections = {key: data[key] for key in SECTIONS if key in data}
+    agents = sections.get("agents")
     if isinstance(agents, dict):
-        bare = {name: _without_schedules(agent) for name, agent in agents.items()}
-        found["agents"] = bare
-    return found
-
-
-def _without_schedules(agent: Any) -> Any:
-    return {key: value for key, value in agent.items() if key != "schedules"} if isinstance(agent, dict) else agent
+        sections["agents"] = {
+            name: {key: value for key, value in agent.items() if key != "schedules"}
+            if isinstance(agent, dict)
+            else agent
+            for name, agent in agents.items()
+        }
+    return sections
 
 
 def put(
     store: Store, spec: JobSpec, *, new: bool = False, now: datetime, dry_run: bool = False
 ) -> tuple[JobView, bool]:
-    """Store a job, or change the one of its name; tell whether it is new. One that a file declares is refused."""
+    """Store a job, or change the one of its name; return it and whether it is new. Refuse a job of a file."""
     operation = partial(_put, spec=spec, new=new, now=now)
     return rolled_back(store, operation) if dry_run else store.write(operation)
 
 
 def _put(db: Database, *, spec: JobSpec, new: bool, now: datetime) -> tuple[JobView, bool]:
-    _refuse_case(db, spec.name)
+    folded = spec.name.casefold()
+    other = next((name for name in jobs.job_names(db) if name.casefold() == folded), spec.name)
+    if other != spec.name:
+        raise JobProblems([in_case_only(spec.name, other)])
     before = jobs.job_by_name(db, spec.name)
     if before is None or before.retired_at is not None or before.spec.schedule.at != spec.schedule.at:
         refuse_past(spec, now=now)
@@ -552,20 +515,14 @@ def _put(db: Database, *, spec: JobSpec, new: bool, now: datetime) -> tuple[JobV
     return job_view(db, find_job(db, spec.name)), created
 
 
-def _refuse_case(db: Database, name: str) -> None:
-    other = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
-    if other != name:
-        raise JobProblems([in_case_only(name, other)])
-
-
 def notes_of(view: JobView, *, state: Path, environ: Mapping[str, str], now: datetime) -> tuple[str, ...]:
-    """Return what is worth telling about a job that was made, as a check of the file does."""
+    """Return the notes of a check about a job."""
     spec = view.job.spec
     return (*notes_on([spec], now=now, environ=environ), *notes_on_targets([spec], {}, state, environ))
 
 
 def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:
-    """Enable or disable a job that was made through the API; one of a file is changed there."""
+    """Enable or disable a job of the API; refuse a job of a file."""
 
     hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` holds a job back for a time"
 
@@ -580,7 +537,7 @@ def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bo
 
 
 def delete(store: Store, name: str, *, now: datetime, dry_run: bool = False) -> JobView:
-    """Take away a job that was made through the API: it fires no more, its runs go on, its history stays."""
+    """Remove a job of the API: it fires no more, its runs finish, its history stays."""
 
     def change(db: Database) -> JobView:
         remove_job(db, name=name, now=now)
@@ -594,16 +551,16 @@ TZDATA_KEY = "tzdata"
 
 
 def adopt_tzdata(db: Database, *, tzdata: str, now: datetime) -> int:
-    """Close the spans of jobs in zones with rules and plan them anew, if the data changed; return how many."""
+    """Replan the jobs in zones with rules if the time zone data changed; return their number."""
     row = db.row("meta_get", key=TZDATA_KEY)
     if row == (tzdata,):
         return 0
     db.execute("meta_set", key=TZDATA_KEY, value=tzdata)
     if row is None:
         return 0
-    known = jobs.all_jobs(db)
-    moved = [job for job in known if _follows_a_zone(job) and _replan(db, job.id, tzdata=tzdata, now=now)]
-    for job in known:
+    stored = jobs.all_jobs(db)
+    moved = [job for job in stored if _follows_a_zone(job) and _replan(db, job.id, tzdata=tzdata, now=now)]
+    for job in stored:
         if not _follows_a_zone(job) and has_waits(job.spec.schedule) and job.next_for is not None:
             jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
     audit.insert_event(db, "tzdata_changed", now=now, before=row[0], after=tzdata, jobs=len(moved))

@@ -36,13 +36,13 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 YET_TO_COME = frozenset({"condition_missing", "function_missing", "unknown_agent"})
-"""Problems that the rest of the code may still solve, until the scheduler starts."""
+"""Problems that later declarations may solve, until the scheduler starts."""
 SPELLINGS = {"except_": "except"}
-"""Keys that Python cannot write as they are."""
+"""Keys that are reserved words in Python."""
 
 
 class Live(Protocol):
-    """A scheduler at work, which stores at once what is declared from now on."""
+    """A running scheduler, which stores new declarations at once."""
 
     def put(self, spec: JobSpec, *, keep: bool) -> None:
         """Store a job."""
@@ -55,14 +55,14 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredJob:
-    """A job as it was written; `keep`: it outlives the code that added it."""
+    """A job as declared; `keep`: it outlives the code that added it."""
 
     keys: Mapping[str, Any]
     keep: bool
 
 
 class Declarations:
-    """All that the code has said, safe from any thread. `live` is the scheduler at work, None before and after."""
+    """All declarations of the code, safe from any thread. `live` is the running scheduler, if any."""
 
     def __init__(self, sections: Mapping[str, Any], *, folder: Path, state: Path, environ: Mapping[str, str]) -> None:
         self.registry = Registry(owner="scheduler")
@@ -82,34 +82,33 @@ class Declarations:
 
     @property
     def table(self) -> FunctionTable:
-        """What is called in this process, as it is registered at any time."""
+        """The registered functions of this process; later registrations appear in it."""
         registry = self.registry
         return FunctionTable(
             registry.functions, registry.conditions, sources=registry.sources, agents=registry.agent_functions
         )
 
     def everything(self) -> Declared:
-        """Return all that is declared, complete and checked; raise JobProblems with every problem."""
+        """Return all declarations, checked; raise JobProblems with every problem."""
         bodies = {name: entry.keys for name, entry in self.entries.items()}
         return self._read(bodies, groups=self.sections.get("groups"))
 
     def add(self, name: str, keys: Mapping[str, Any], *, keep: bool | None) -> None:
-        """Add a job, or change the one of this name; it is stored at once where the scheduler is at work."""
+        """Add a job, or change the one of this name; a running scheduler stores it at once.
+
+        By default, a job that is new while the scheduler runs is kept.
+        """
         body = plain({SPELLINGS.get(key, key): value for key, value in keys.items()})
         with self.changing:
-            spec = self._checked(name, body)
-            entry = DeclaredJob(body, self._keeps(name) if keep is None else keep)
+            spec, before = self._checked(name, body), self.entries.get(name)
+            default = self.live is not None if before is None else before.keep
+            entry = DeclaredJob(body, default if keep is None else keep)
             if self.live is not None and spec is not None:
                 self.live.put(spec, keep=entry.keep)
             self.entries[name] = entry
 
-    def _keeps(self, name: str) -> bool:
-        """Tell whether a job stays that does not say: one that is new while the scheduler is at work does."""
-        known = self.entries.get(name)
-        return self.live is not None if known is None else known.keep
-
     def add_function(self, function: Function, name: str, *, keys: Mapping[str, Any], keep: bool | None) -> None:
-        """Add a job that runs this function; where it is refused, the name keeps the function that it had."""
+        """Add a job that runs this function; if it is refused, the name keeps its former function."""
         with self.changing:
             functions = self.registry.functions
             before = functions.get(name)
@@ -122,28 +121,24 @@ class Declarations:
                 raise
 
     def add_agent(self, function: Function, name: str, *, keys: Mapping[str, Any]) -> None:
-        """Make a function an agent; where what is said of it is refused, it is none."""
+        """Register a function as an agent, unless its keys are refused; a running scheduler stores its schedules."""
         with self.changing:
             registry = self.registry
             refuse_second(registry.agent_functions, name, function=function, kind="agent")
             agents, functions = dict(registry.agents), dict(registry.agent_functions)
             registry.agent(name, **keys)(function)
             try:
-                self._put_schedules(name, self._check({}))
+                declared = self._check({})
+                for spec in declared.jobs if declared is not None else ():
+                    if self.live is not None and spec.name.startswith(f"{name}/"):
+                        self.live.put(spec, keep=False)
             except BaseException:
                 _put_back(registry.agents, agents)
                 _put_back(registry.agent_functions, functions)
                 raise
 
-    def _put_schedules(self, agent: str, declared: Declared | None) -> None:
-        """Store the jobs of an agent's own schedules where the scheduler is at work; before, the start does."""
-        live = self.live
-        for spec in declared.jobs if declared is not None else ():
-            if live is not None and spec.name.startswith(f"{agent}/"):
-                live.put(spec, keep=False)
-
     def remove(self, name: str) -> None:
-        """Take a job away, and retire it where the scheduler is at work."""
+        """Remove a job; a running scheduler retires it."""
         with self.changing:
             if self.live is not None:
                 self.live.retire(name)
@@ -152,7 +147,7 @@ class Declarations:
             self.entries.pop(name, None)
 
     def go_live(self, live: Live, *, since: Mapping[str, DeclaredJob]) -> None:
-        """Store from now on what is declared, and at once what was while the scheduler started on `since`."""
+        """Store later declarations at once, and now those made while the scheduler started with `since`."""
         with self.changing:
             self.live = live
             for name, entry in self.entries.items():
@@ -163,7 +158,7 @@ class Declarations:
                 live.retire(name)
 
     def take_from(self, other: "Declarations") -> None:
-        """Declare all that another scheduler declares."""
+        """Add all declarations of another scheduler."""
         mine, theirs = self.registry, other.registry
         with self.changing, other.changing:
             mine.functions |= theirs.functions
@@ -176,24 +171,24 @@ class Declarations:
             self.sections = {**other.sections, **self.sections}
 
     def declare_made(self, name: str, keys: Mapping[str, Any], _maker: Author) -> JobSpec:
-        """Return a job that is made with the tools, by the same sections as those of the code."""
+        """Return the definition of a job that the tools create, by the sections of the code."""
         with self.changing:
             declared = self._read({name: plain(keys)})
         return next(spec for spec in declared.jobs if spec.name == name)
 
     def _checked(self, name: str, body: Mapping[str, Any]) -> JobSpec | None:
-        """Return the job; None where it names what the code has yet to register."""
+        """Return the job; None if it names something that is not registered yet."""
         declared = self._check({name: body})
         return None if declared is None else next(spec for spec in declared.jobs if spec.name == name)
 
     def _check(self, bodies: Mapping[str, Any]) -> Declared | None:
-        """Return what these jobs and the sections declare; None where they name what has yet to be registered."""
+        """Return the declaration of these jobs and the sections; None if they name something not registered yet."""
         try:
             return self._read(bodies)
         except JobProblems as error:
-            told = [one for one in error.problems if self.live is not None or one.code not in YET_TO_COME]
-            if told:
-                raise JobProblems(told) from None
+            final = [problem for problem in error.problems if self.live is not None or problem.code not in YET_TO_COME]
+            if final:
+                raise JobProblems(final) from None
             return None
 
     def _read(self, bodies: Mapping[str, Any], *, groups: Mapping[str, Any] | None = None) -> Declared:
@@ -249,7 +244,7 @@ class Declaring:
     @overload
     def condition(self, name: str | None = None, /, *, needs_poll: bool = False) -> Callable[[F], F]: ...
     def condition(self, name: Any = None, /, *, needs_poll: bool = False) -> Any:
-        """Make a function known to `conditions`; with `needs_poll` it looks at what the shared poll brought (R-16)."""
+        """Register a condition; with `needs_poll` it reads the result of the shared poll."""
         return self.declarations.registry.condition(name, needs_poll=needs_poll)
 
     @overload
@@ -257,9 +252,9 @@ class Declaring:
     @overload
     def agent(self, name: str | None = None, /, **keys: Any) -> Callable[[F], F]: ...
     def agent(self, name: Any = None, /, **keys: Any) -> Any:
-        """Make a function an agent: `async (AgentTask) -> AgentResult`; `keys` are those of `agents`.
+        """Register a function as an agent: `async (AgentTask) -> AgentResult`; `keys` are those of `agents`.
 
-        A limit that it names is one that the function keeps: `max_turns=True`, or with a value `max_turns=20`.
+        Name the limits that the function enforces: `max_turns=True`, or with a value `max_turns=20`.
         """
 
         def declare(function: F) -> F:
@@ -274,14 +269,14 @@ class Declaring:
     @overload
     def source(self, name: str | None = None, /) -> Callable[[F], F]: ...
     def source(self, name: Any = None, /) -> Any:
-        """Make a class known to `work_source: {run: name}`, under its own name or the one given."""
+        """Register a class for `work_source: {run: name}`, under its own name or the one given."""
         return self.declarations.registry.source(name)
 
     def add_job(self, name: str, /, *, keep: bool | None = None, **keys: Any) -> None:
         """Add a job, or change the one of this name; `keys` are those of a file, and `run` may be a function.
 
-        What is added before the start is like a file: when the code starts without it, it is retired. What is added
-        later, or to `keep`, stays until `remove_job`.
+        A job that is added before the start is retired when the code starts without it. A job that is added later,
+        or with `keep`, stays until `remove_job`.
         """
         if callable(keys.get("run")):
             self.declarations.add_function(keys["run"], name, keys=keys, keep=keep)
@@ -289,18 +284,18 @@ class Declaring:
             self.declarations.add(name, keys, keep=keep)
 
     def remove_job(self, name: str) -> None:
-        """Take a job away: no more fires, its runs go on, and its history stays; adding it again revives it."""
+        """Remove a job: it fires no more, its runs finish, and its history stays; `add_job` revives it."""
         self.declarations.remove(name)
 
 
 def _put_back(names: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Make a table of names what it was; others look at this very one."""
+    """Restore a table in place, as others refer to it."""
     names.clear()
     names.update(before)
 
 
 def _served(spec: JobSpec) -> Problem | None:
-    """Return what is wrong with an agent that is to get tools from a project which is not on disk."""
+    """Return the problem of an agent with `rota_tools` in a project that is not on disk."""
     if spec.work.agent is None or not spec.work.agent.rota_tools:
         return None
     hint = "hand your agents `rota.tools(scheduler, made_by=…)` in your own code"
@@ -309,7 +304,7 @@ def _served(spec: JobSpec) -> Problem | None:
 
 
 def _elsewhere(spec: JobSpec) -> Problem | None:
-    """Return what is wrong with a function of this process that is to run in another one."""
+    """Return the problem of a function of this process that is to run in another one."""
     work = spec.work
     if not work.function or ":" in work.function or work.isolate is not Isolate.PROCESS or work.python is not None:
         return None
@@ -329,13 +324,13 @@ _CALLS = (
     (re.compile(r"--force\b"), "`force=True`"),
     (re.compile(r"--allow-empty\b"), "`allow_empty=True`"),
 )
-"""What commands and their options are in a program."""
+"""Commands and options, with their equivalents in a program."""
 _COMMAND = re.compile(r"`rota |(?<![\w`])--[a-z]")
 _PARTS = re.compile(r"(; |, or |, )")
 
 
 def code_hint(hint: str) -> str:
-    """Return a hint as a program needs it: calls instead of commands; what only a command can do is left out.
+    """Return a hint for a program: calls instead of commands, without the parts that only a command can do.
 
     >>> code_hint("wait for it, stop it with `rota cancel a:1`, or pass overlap with --force")
     'wait for it, or pass overlap with `force=True`'
@@ -344,19 +339,19 @@ def code_hint(hint: str) -> str:
         hint = command.sub(call, hint)
     first, *rest = _PARTS.split(hint)
     pairs = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
-    kept = [(between, part) for between, part in pairs if not _COMMAND.search(part)]
-    return "".join(between + part if index else part for index, (between, part) in enumerate(kept))
+    usable = [(between, part) for between, part in pairs if not _COMMAND.search(part)]
+    return "".join(between + part if index else part for index, (between, part) in enumerate(usable))
 
 
 def for_code(error: E) -> E:
-    """Let an error of rota speak to a program."""
+    """Return an error with its hint rewritten for a program."""
     error.hint = code_hint(error.hint)
     return error
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerResult:
-    """What became of a trigger: a run was made, or not, and why; `skipped` where a policy of the job refused it."""
+    """The result of a trigger: a run, or the reason why there is none; `skipped` if a policy of the job refused it."""
 
     success: bool
     run_id: str | None = None
@@ -366,7 +361,7 @@ class TriggerResult:
 
     @property
     def run(self) -> str:
-        """The identifier of the run; SchedulerError where the trigger was refused and there is none."""
+        """The identifier of the run; raises SchedulerError if the trigger was refused."""
         if self.run_id is None:
             raise SchedulerError(f"there is no run to wait for: {self.error}")
         return self.run_id
@@ -374,7 +369,7 @@ class TriggerResult:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """One job: how it is, when it last ended and is next due, and what its last end was if that was a failure."""
+    """One job: its state, its last end and next start, and the error of the last run, if it failed."""
 
     job: str
     state: State
@@ -392,7 +387,7 @@ class ScheduleStatus:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStatus:
-    """A scheduler: whether it runs, how many runs it carries, and each of its jobs."""
+    """A scheduler: whether it runs, the number of its running runs, and its jobs."""
 
     running: bool
     active_runs: int
@@ -400,14 +395,14 @@ class SchedulerStatus:
 
     def of(self, job: str) -> ScheduleStatus:
         """Return the status of one job."""
-        found = next((one for one in self.schedules if one.job == job), None)
-        if found is None:
-            raise for_code(UnknownJob(job, get_close_matches(job, [one.job for one in self.schedules], n=1)))
-        return found
+        by_name = {schedule.job: schedule for schedule in self.schedules}
+        if job not in by_name:
+            raise for_code(UnknownJob(job, get_close_matches(job, by_name, n=1)))
+        return by_name[job]
 
 
 def agent_of(spec: JobSpec) -> str | None:
-    """Return the agent that a job is for, None for other work."""
+    """Return the agent of a job; None for other work."""
     return None if spec.work.agent is None else spec.work.agent.agent
 
 
@@ -420,9 +415,9 @@ def trigger_job(
     params: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> TriggerResult:
-    """Start a job, or a schedule of an agent, by hand: at capacity its run waits in the queue (R-29).
+    """Start a job, or a schedule of an agent, by hand: at capacity its run waits in the queue.
 
-    What the job refuses is a result; a mistake of the caller, such as an unknown job, and a failing storage are raised.
+    A refusal by the job is a result; an error of the caller, such as an unknown job, or of the storage is raised.
     """
     try:
         job = store.read(partial(_job_meant, name=name, schedule=schedule))
@@ -438,7 +433,7 @@ def trigger_job(
 
 
 def _job_meant(db: Database, *, name: str, schedule: str | None) -> str:
-    """Return the job that is meant: by its name, or by an agent and the schedule of it, the first one by default."""
+    """Return a job by its name, or by an agent and its schedule, by default the first one."""
     if schedule is not None:
         return find_job(db, f"{name}/{schedule}").name
     if jobs.job_by_name(db, name) is not None:
@@ -449,12 +444,12 @@ def _job_meant(db: Database, *, name: str, schedule: str | None) -> str:
 
 
 def _belongs(job: str, spec: JobSpec, name: str) -> bool:
-    """Tell whether a job is this one, or one of the agent of that name."""
+    """Return whether a job has this name, or the agent of this name."""
     return job == name or agent_of(spec) == name
 
 
 def status_of(store: Store, *, running: bool) -> SchedulerStatus:
-    """Return how a scheduler and its jobs are."""
+    """Return the state of a scheduler and its jobs."""
 
     def read(db: Database) -> SchedulerStatus:
         present = [job for job in jobs.all_jobs(db) if job.retired_at is None]
@@ -466,23 +461,21 @@ def status_of(store: Store, *, running: bool) -> SchedulerStatus:
 
 def _schedule_status(db: Database, job: Job) -> ScheduleStatus:
     view = job_view(db, job)
-    last = _last_end(db, view)
+    last, error = _last_end(db, view), None
+    state: State = "idle" if job.schedules else "disabled"
+    if any(run.status is not Status.QUEUED for run in view.unfinished):
+        state = "running"
+    if last is not None and last.status is Status.FAILED:
+        error = last.error or (last.reason.value if last.reason else None)
     return ScheduleStatus(
         job=job.name,
-        state=_state(view),
+        state=state,
         agent=agent_of(job.spec),
         last_run_at=None if last is None else last.finished_at,
         next_run_at=next((fire.at for fire in coming_fires(job, n=1)), None),
-        last_error=_error(last),
+        last_error=error,
         paused=job.paused_at is not None,
     )
-
-
-def _state(view: JobView) -> State:
-    """Return idle, running or disabled (003), derived; one that is used up will not run again either."""
-    if any(run.status is not Status.QUEUED for run in view.unfinished):
-        return "running"
-    return "idle" if view.job.schedules else "disabled"
 
 
 def _last_end(db: Database, view: JobView) -> Run | None:
@@ -493,50 +486,43 @@ def _last_end(db: Database, view: JobView) -> Run | None:
     return next(iter(run_queries.history(db, job_id=view.job.id, statuses=ENDED, limit=1)), None)
 
 
-def _error(run: Run | None) -> str | None:
-    if run is None or run.status is not Status.FAILED:
-        return None
-    return run.error or (run.reason.value if run.reason else None)
-
-
 def running_count(store: Store, name: str | None = None) -> int:
-    """Return how many runs are under way: all of them, or those of a job or an agent."""
+    """Return the number of running runs: all of them, or those of a job or an agent."""
 
     def read(db: Database) -> int:
-        found = run_queries.running_runs(db)
-        return sum(name is None or _belongs(run.job, _spec(db, run), name) for run in found)
+        runs = run_queries.running_runs(db)
+        if name is None:
+            return len(runs)
+        return sum(_belongs(run.job, jobs.version_spec(db, run.job_id, run.version), name) for run in runs)
 
     return store.read(read)
 
 
-def _spec(db: Database, run: Run) -> JobSpec:
-    return jobs.version_spec(db, run.job_id, run.version)
-
-
 def fires_of(store: Store, name: str, *, n: int) -> list[datetime]:
-    """Return when a job starts next, in its own zone."""
+    """Return the next starts of a job, in its own zone."""
     job = store.read(partial(find_job, name=name))
     zone = ZoneInfo(job.spec.schedule.timezone)
     return [fire.at.astimezone(zone) for fire in coming_fires(job, n=n)]
 
 
 def fires_of_spec(specs: Sequence[JobSpec], name: str, *, n: int, now: datetime) -> list[datetime]:
-    """Return when a job that is only declared would start, if it was stored now."""
-    spec = next((one for one in specs if one.name == name), None)
-    if spec is None:
-        raise for_code(UnknownJob(name, get_close_matches(name, [one.name for one in specs], n=1)))
+    """Return the next starts of a job that is declared but not stored."""
+    by_name = {spec.name: spec for spec in specs}
+    if name not in by_name:
+        raise for_code(UnknownJob(name, get_close_matches(name, by_name, n=1)))
+    spec = by_name[name]
     zone = ZoneInfo(spec.schedule.timezone)
     return [fire.at.astimezone(zone) for fire in next_fires(spec.schedule, now, n, created_at=now, name=name)]
 
 
 def declared_status(specs: Sequence[JobSpec]) -> SchedulerStatus:
-    """Return how a scheduler is that never ran: only what its code declares is known."""
-    found = [ScheduleStatus(spec.name, "idle" if spec.enabled else "disabled", agent_of(spec)) for spec in specs]
-    return SchedulerStatus(running=False, active_runs=0, schedules=tuple(found))
+    """Return the status of a scheduler that never ran, from its declarations alone."""
+    schedules = [ScheduleStatus(spec.name, "idle" if spec.enabled else "disabled", agent_of(spec)) for spec in specs]
+    return SchedulerStatus(running=False, active_runs=0, schedules=tuple(schedules))
 
 
 def story_of(store: Store, name: str | None, *, limit: int) -> list[Run]:
-    """Return the newest runs of a job, or of all, the oldest of them first."""
+    """Return the newest runs of a job, or of all jobs, the oldest first."""
 
     def read(db: Database) -> list[Run]:
         job_id = None if name is None else find_job(db, name).id
@@ -546,20 +532,20 @@ def story_of(store: Store, name: str | None, *, limit: int) -> list[Run]:
 
 
 def run_of(store: Store, handle: str) -> Run:
-    """Return a run by its identifier or handle, with its status as every face shows it."""
+    """Return a run by its identifier or handle, with its status as users see it."""
     return shown([store.read(partial(find_run, handle=handle))])[0]
 
 
-def shown(found: Sequence[Run]) -> list[Run]:
-    """Return runs as every face shows them: DISPATCHED is RUNNING (R-01)."""
-    return [replace(run, status=run.status.shown) for run in found]
+def shown(runs: Sequence[Run]) -> list[Run]:
+    """Return runs as users see them: DISPATCHED is RUNNING."""
+    return [replace(run, status=run.status.shown) for run in runs]
 
 
 RUNS = 50
 
 
 class Sdk:
-    """A small client of the scheduler that a function runs in. Safe from any thread; each call is one transaction."""
+    """A client for functions that run inside a scheduler. Safe from any thread; each call is one transaction."""
 
     def __init__(self, store: Store, state: Path, clock: Clock, *, maker: Author | None = None) -> None:
         self._store = store
@@ -568,26 +554,26 @@ class Sdk:
         self._maker = maker
 
     def inside(self, run: str, *, job: str) -> "Sdk":
-        """Return the client of a function's run: the runs that it starts name it."""
+        """Return the client of a function's run; it becomes the author of the runs that it starts."""
         return Sdk(self._store, self._state, self._clock, maker=Author(f"run:{job}", run=run))
 
     def trigger(self, job: str, params: Mapping[str, Any] | None = None, *, force: bool = False) -> dict[str, Any]:
-        """Start a job: a new run in the queue, which is returned; it does not count as activity (R-18, R-29)."""
-        born = start(self._store, job, params=params, force=force, by=self._maker, now=self._clock.now())
+        """Start a job and return its new run; this does not count as activity."""
+        run = start(self._store, job, params=params, force=force, by=self._maker, now=self._clock.now())
         wake(self._state)
-        return self.run(born.id)
+        return self.run(run.id)
 
     def status(self) -> dict[str, Any]:
-        """Return how the scheduler is, as `rota status --json`."""
+        """Return the state of the scheduler, as `rota status --json`."""
         now = self._clock.now()
         return system_json(look(self._store, heartbeat(self._state), now=now), now=now)
 
     def summary(self, worker: str | None = None) -> dict[str, Any]:
-        """Return counts, mode and when to ask again, as `rota status --poll --json`: cheap with any number of runs."""
+        """Return counts, mode and the next poll time, as `rota status --poll --json`; cheap with any number of runs."""
         return summary_json(summarise(self._store, self._state, now=self._clock.now(), worker=worker))
 
     def queue_counts(self) -> dict[str, int]:
-        """Return how many runs there are: incoming, claimed, provisional, done, failed, skipped, cancelled."""
+        """Return the numbers of runs: incoming, claimed, provisional, done, failed, skipped, cancelled."""
         counts: dict[str, int] = self.summary()["queue_counts"]
         return counts
 

@@ -1,5 +1,6 @@
 """Changes of a project's file: new jobs, drafts and set-up."""
 
+import contextlib
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -31,12 +32,13 @@ from rota.rules.schedule.preview import UpcomingFire, next_fires
 from rota.settings import FILE_NAME, STATE_NAME
 from rota.store.driver import Store
 from rota.store.rows import write_json
+from rota.store.sqlite.store import sync
 from rota.store.tables import jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A job that was, or would be, put into the file."""
+    """A job that is added to the file, or would be."""
 
     spec: JobSpec
     file: Path
@@ -54,45 +56,34 @@ def add_job(
     now: datetime,
     dry_run: bool = False,
 ) -> Added:
-    """Put a job into the project's file; raise FileProblems when the file is not right, with it or without it.
+    """Add a job to the project's file; raise FileProblems if the file has problems with or without it.
 
-    Inside an included project that one's file is meant, checked as it is included.
+    Inside an included project, change the file of that project, and check it as included.
     """
     file = Path(os.path.realpath(place.nearest / FILE_NAME))
     load_project(place.folder, environ, now=now)
     before = file.read_bytes()
     insertion = insert_job(before, name, keys)
-    declared = _checked(place, insertion, name=name, environ=environ, now=now)
+    try:
+        declared = load_project(place.folder, environ, now=now, content=insertion.content, inner=place.inner).declared
+        full_name = f"{place.scope}/{name}" if place.scope else name
+        spec = next(spec for spec in declared.jobs if spec.name == full_name)
+        refuse_past(spec, now=now)
+    except FileProblems as error:
+        raise FileProblems([_unplaced(problem, name) for problem in error.problems]) from None
     if not dry_run:
         replace_file(file, insertion.content, before=before)
-    spec = _named(declared, place, name)
     return Added(spec, file, insertion, declared, notes_on([spec], now=now, environ=environ))
 
 
-def _named(declared: Declared, place: ProjectPaths, name: str) -> JobSpec:
-    whole = f"{place.scope}/{name}" if place.scope else name
-    return next(spec for spec in declared.jobs if spec.name == whole)
-
-
-def _checked(
-    place: ProjectPaths, insertion: Insertion, *, name: str, environ: Mapping[str, str], now: datetime
-) -> Declared:
-    try:
-        found = load_project(place.folder, environ, now=now, content=insertion.content, inner=place.inner).declared
-        refuse_past(_named(found, place, name), now=now)
-        return found
-    except FileProblems as error:
-        raise FileProblems([_unplaced(problem, name) for problem in error.problems]) from None
-
-
 def _unplaced(problem: Problem, name: str) -> Problem:
-    """Return a problem of the new lines without a place: they are in no file yet."""
-    ours = problem.path == f"jobs.{name}" or problem.path.startswith(f"jobs.{name}.")
+    """Return a problem of the new lines without a position: they are in no file yet."""
+    ours = f"{problem.path}.".startswith(f"jobs.{name}.")
     return replace(problem, file="rota add", line=0, column=0) if ours else problem
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the keys that `--set key=value` gives; a dot leads into a map, and values are read as the file's are.
+    """Return the keys of `--set key=value`; a dot leads into a map, and values are read as YAML.
 
     >>> read_settings(["timeout=1h", "env.LANG=C", "labels=[a, b]"])
     {'timeout': '1h', 'env': {'LANG': 'C'}, 'labels': ['a', 'b']}
@@ -118,7 +109,7 @@ def _set(keys: dict[str, Any], parts: Sequence[str], value: Any, setting: str) -
 
 
 def _value(text: str) -> Any:
-    """Return what the file would read; a text that is no YAML is meant as it is."""
+    """Return the YAML value of a text; a text that is no YAML stays a text."""
     try:
         document = parse(f"value: {text}\n".encode())
     except FileProblems:
@@ -128,14 +119,14 @@ def _value(text: str) -> Any:
 
 
 def replace_file(file: Path, content: bytes, *, before: bytes) -> None:
-    """Put `content` in the place of a file in one step, with the same mode; refuse if it is not `before` any more."""
+    """Replace a file atomically, with the same mode; refuse if its content is no longer `before`."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
         if file.read_bytes() != before:
             raise InvalidValue(f"{file} was changed meanwhile", hint="nothing was written; run the command again")
         _write(fresh, content, mode=file.stat().st_mode & 0o7777)
         os.replace(fresh, file)
-        _sync(file.parent)
+        sync(file.parent)
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise StateError(f"cannot write {file}: {error.strerror}", hint="nothing was changed; check its mode") from None
@@ -150,27 +141,19 @@ def _write(path: Path, content: bytes, *, mode: int) -> None:
         os.fsync(descriptor)
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 KINDS = ("command", "shell", "prompt")
 FIRES = 10
 UNNAMED = "new-job"
-LONGEST = 20_000
+MAX_FIELD_LENGTH = 20_000
 _WHEN = ("cron", "interval", "at")
 _PLAIN = ("timezone", "timeout", "description", "agent")
 _PLACES = {"cron": "schedule", "interval": "schedule", "at": "schedule", "command": "work", "shell": "work"}
-"""The field of the form in which each key is written, where it is not that of the same name."""
+"""The form field of each key that has a field of another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A job as a form has it, all of it text; `others` are further keys as a file writes them."""
+    """A job in a form, all fields as text; `others` are further keys in YAML."""
 
     name: str = ""
     kind: str = "command"
@@ -186,7 +169,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftProblem:
-    """What is wrong with a draft, and in which field; none: with the whole of it."""
+    """A problem of a draft and its field; without a field, a problem of the whole draft."""
 
     field: str
     message: str
@@ -195,9 +178,9 @@ class DraftProblem:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """A draft, what is wrong with it, and as far as it can be told: what it means, when it fires, how a file says it.
+    """A draft, its problems, and as far as possible its meaning, next fires and YAML.
 
-    `changes` is what would differ from the job that it replaces.
+    `changes` are the differences from the job that it replaces.
     """
 
     draft: Draft
@@ -211,8 +194,8 @@ class CheckedDraft:
     changes: tuple[str, ...] = ()
 
     def of(self, field: str) -> tuple[DraftProblem, ...]:
-        """Return what is wrong in one field."""
-        return tuple(one for one in self.troubles if one.field == field)
+        """Return the problems of one field."""
+        return tuple(problem for problem in self.troubles if problem.field == field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +209,14 @@ class DraftValidator:
 
 
 def draft_from(values: Mapping[str, str]) -> Draft:
-    """Return the draft that a form sent; fields that it lacks are empty."""
-    found = Draft(**{one.name: values.get(one.name, "")[:LONGEST].replace("\r\n", "\n") for one in fields(Draft)})
-    return found if found.kind in KINDS else replace(found, kind=KINDS[0])
+    """Return the draft of a form; absent fields are empty."""
+    names = [field.name for field in fields(Draft)]
+    draft = Draft(**{name: values.get(name, "")[:MAX_FIELD_LENGTH].replace("\r\n", "\n") for name in names})
+    return draft if draft.kind in KINDS else replace(draft, kind=KINDS[0])
 
 
 def draft_of(shop: DraftValidator, job: Job, *, name: str) -> Draft:
-    """Return a stored job as a draft: to change it, or under another name to make one like it."""
+    """Return a stored job as a draft: to change it, or to create a similar one under another name."""
     zone = project_timezone(shop.store)
     keys = export_keys(job.spec, Top(str(shop.folder), timezone=zone))
     kind = next((kind for kind in KINDS if kind in keys), KINDS[0])
@@ -251,16 +235,24 @@ def draft_of(shop: DraftValidator, job: Job, *, name: str) -> Draft:
 
 
 def check_draft(shop: DraftValidator, draft: Draft, *, now: datetime, replacing: Job | None = None) -> CheckedDraft:
-    """Return what a draft means and what is wrong with it; nothing is stored."""
+    """Return the meaning and the problems of a draft; nothing is stored."""
     zone = draft.timezone.strip() or project_timezone(shop.store)
     keys, troubles = _keys(draft, zone=zone, now=now)
     troubles += _name_troubles(shop, draft, replacing)
-    spec, told = _read(shop, draft.name.strip() or UNNAMED, keys)
-    troubles += told
+    spec, problems = _read(shop, draft.name.strip() or UNNAMED, keys)
+    troubles += problems
     if spec is not None and (replacing is None or replacing.spec.schedule.at != spec.schedule.at):
-        troubles += _past_troubles(spec, now)
-    unclear = any(one.field == "schedule" for one in troubles)
-    when = None if unclear else spec or _schedule_alone(shop, keys)
+        try:
+            refuse_past(spec, now=now)
+        except FileProblems as error:
+            troubles += [_trouble(problem, spec.name) for problem in error.problems]
+    when = spec
+    if any(trouble.field == "schedule" for trouble in troubles):
+        when = None
+    elif spec is None:  # the schedule has a meaning before the rest is complete
+        schedule_keys = (*_WHEN, "timezone", "jitter", "except", "quiet_hours")
+        alone = {key: value for key, value in keys.items() if key in schedule_keys}
+        when = _read(shop, UNNAMED, {**alone, "command": ["true"]})[0]
     return CheckedDraft(
         draft=draft,
         troubles=tuple(troubles),
@@ -275,7 +267,7 @@ def check_draft(shop: DraftValidator, draft: Draft, *, now: datetime, replacing:
 
 
 def save_draft(shop: DraftValidator, checked: CheckedDraft, *, now: datetime, new: bool) -> JobView:
-    """Store a draft that is right as a job of the API; JobProblems tells what is not."""
+    """Store a valid draft as a job of the API; raise FileProblems for an invalid one."""
     if checked.spec is None:
         problems = [Problem(one.message, "invalid_value", at=(one.field,), hint=one.hint) for one in checked.troubles]
         raise FileProblems(problems)
@@ -283,16 +275,16 @@ def save_draft(shop: DraftValidator, checked: CheckedDraft, *, now: datetime, ne
 
 
 def _keys(draft: Draft, *, zone: str, now: datetime) -> tuple[dict[str, Any], list[DraftProblem]]:
-    """Return the keys that a draft gives, in the order of a file, and what of it cannot be read."""
+    """Return the keys of a draft, in the order of a file, and its unreadable fields."""
     troubles: list[DraftProblem] = []
     keys: dict[str, Any] = {}
     try:
         keys |= read_schedule_text(draft.schedule, tz=zone, now=now)
     except RotaError as error:
         troubles.append(DraftProblem("schedule", error.message, error.hint or ""))
-    told = {key: value.strip() for key, value in asdict(draft).items()}
-    keys |= {draft.kind: draft.work} if draft.work.strip() else {}
-    keys |= {key: told[key] for key in _PLAIN if told[key] and (key != "agent" or draft.kind == "prompt")}
+    texts = {key: value.strip() for key, value in asdict(draft).items()}
+    keys |= {draft.kind: draft.work} if texts["work"] else {}
+    keys |= {key: texts[key] for key in _PLAIN if texts[key] and (key != "agent" or draft.kind == "prompt")}
     labels = [label.strip() for label in draft.labels.split(",") if label.strip()]
     keys |= {"labels": labels} if labels else {}
     others, wrong = _others(draft)
@@ -317,12 +309,12 @@ def _in_others(problem: Problem) -> DraftProblem:
 
 
 def _name_troubles(shop: DraftValidator, draft: Draft, replacing: Job | None) -> list[DraftProblem]:
-    """Return why a name cannot be had: it is missing, or another job has it."""
+    """Return the problem of a name: it is missing, or another job has it."""
     name = draft.name.strip()
     if not name:
         return [DraftProblem("name", "the job has no name", "such as backup-db")]
-    known = {one.casefold(): one for one in shop.store.read(jobs.job_names)}
-    taken = known.get(name.casefold())
+    names = {stored.casefold(): stored for stored in shop.store.read(jobs.job_names)}
+    taken = names.get(name.casefold())
     if taken is None or (replacing is not None and taken == replacing.name):
         return []
     return [DraftProblem("name", f"there is a job {taken!r} already", "choose another name")]
@@ -337,16 +329,8 @@ def _read(shop: DraftValidator, name: str, keys: Mapping[str, Any]) -> tuple[Job
         return None, [DraftProblem("", error.message, error.hint or "")]
 
 
-def _past_troubles(spec: JobSpec, now: datetime) -> list[DraftProblem]:
-    try:
-        refuse_past(spec, now=now)
-    except FileProblems as error:
-        return [_trouble(one, spec.name) for one in error.problems]
-    return []
-
-
 def _trouble(problem: Problem, name: str) -> DraftProblem:
-    """Return a problem at the field in which its key is written."""
+    """Return a problem at the form field of its key."""
     below = problem.path.removeprefix("jobs").removeprefix(f".{name}").lstrip(".")
     key = below.partition(".")[0].partition("[")[0]
     known = {one.name for one in fields(Draft)}
@@ -358,19 +342,13 @@ def _trouble(problem: Problem, name: str) -> DraftProblem:
     return DraftProblem(place, message, problem.hint)
 
 
-def _schedule_alone(shop: DraftValidator, keys: Mapping[str, Any]) -> JobSpec | None:
-    """Return a job that only has the schedule of a draft: it can be told before the rest is right."""
-    when = {key: value for key, value in keys.items() if key in (*_WHEN, "timezone", "jitter", "except", "quiet_hours")}
-    return _read(shop, UNNAMED, {**when, "command": ["true"]})[0]
-
-
 def may_change(job: Job) -> bool:
-    """Tell whether a job can be changed here: one of a file is changed there, one of an agent by its maker."""
+    """Return whether a form may change a job: neither a job of a file nor one of an agent."""
     return not job.source.startswith(FILE) and job.made is None
 
 
 def may_copy(job: Job) -> bool:
-    """Tell whether a job like this can be made here: functions, groups and the poll belong to the file."""
+    """Return whether a form may copy a job: functions, groups and the poll belong to the file."""
     return job.spec.work.kind in (Kind.COMMAND, Kind.SHELL, Kind.AGENT)
 
 
@@ -380,7 +358,7 @@ MODULE = "rota_jobs.py"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found on this machine."""
+    """The facts about this machine that a first file uses."""
 
     timezone: str
     detected_zone: bool
@@ -389,29 +367,25 @@ class Machine:
 
 
 def inspect_machine(environ: Mapping[str, str]) -> Machine:
-    """Look at this machine: its zone, its battery, the agents on PATH."""
+    """Return the zone and the battery of this machine, and the agents on PATH."""
     try:
         timezone, detected = plain_name(local_zone(environ)), True
     except RotaError:
         timezone, detected = "UTC", False
-    return Machine(timezone, detected, _has_battery(), found_agents(environ))
+    battery = False
+    with contextlib.suppress(AttributeError, OSError, RuntimeError):
+        battery = psutil.sensors_battery() is not None
+    return Machine(timezone, detected, battery, found_agents(environ))
 
 
 def found_agents(environ: Mapping[str, str], but: Collection[str] = ()) -> tuple[AgentProbe, ...]:
-    """Return the agents on PATH `but` some, all asked for version and login at the same time."""
-    asked = [adapter(name) for name in AGENTS if name not in but]
-    return tuple(found for found in probe_all(asked, environ) if found.path)
-
-
-def _has_battery() -> bool:
-    try:
-        return psutil.sensors_battery() is not None
-    except (AttributeError, OSError, RuntimeError):
-        return False
+    """Return the agents on PATH `but` some, all probed for version and login concurrently."""
+    adapters = [adapter(name) for name in AGENTS if name not in but]
+    return tuple(agent for agent in probe_all(adapters, environ) if agent.path)
 
 
 def plan_project(folder: Path, machine: Machine, *, kind: str | None) -> dict[str, str]:
-    """Return the files of a first project by name; raise FileExists where one is there already."""
+    """Return the files of a first project by name; raise FileExists if one exists."""
     files = {FILE_NAME: first_file(machine, kind=kind)}
     if kind == "python":
         files[MODULE] = _MODULE
@@ -431,9 +405,8 @@ def make_project(folder: Path, files: Mapping[str, str]) -> None:
     except FileExistsError as error:
         raise FileExists(str(error.filename)) from None
     except OSError as error:
-        raise StateError(
-            f"cannot write into {folder}: {error.strerror}", hint="choose a folder that is yours"
-        ) from None
+        hint = "choose a folder that is yours"
+        raise StateError(f"cannot write into {folder}: {error.strerror}", hint=hint) from None
     make_state(folder / STATE_NAME)
     (folder / STATE_NAME / "schema.json").write_text(write_json(json_schema()), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Projects that include others: whom a folder is included by, which files belong together, who is served already."""
+"""Projects that include others: the host of a folder, and the files of a project."""
 
 import json
 import os
@@ -17,57 +17,57 @@ NOTHING = IncludeMatches()
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """A project that includes another one, and the name under which it knows it."""
+    """A project that includes another one, and its name for it."""
 
     host: Path
     name: str
 
 
 def find_inclusion(folder: Path, hosts: Sequence[Path], environ: Mapping[str, str]) -> Inclusion | None:
-    """Return the first of `hosts` that includes the project in `folder`; their jobs are not read for it."""
+    """Return the first of `hosts` that includes the project in `folder`, without reading their jobs."""
     wanted = os.path.realpath(folder)
     for host in hosts:
         if os.path.realpath(host) == wanted:
             continue
-        for one in _found(host / FILE_NAME, home_of(environ)).projects:
-            if os.path.realpath(one.folder) == wanted:
-                return Inclusion(host, one.name)
+        for project in _matches(host / FILE_NAME, home_of(environ)).projects:
+            if os.path.realpath(project.folder) == wanted:
+                return Inclusion(host, project.name)
     return None
 
 
-def _found(file: Path, home: str) -> IncludeMatches:
+def _matches(file: Path, home: str) -> IncludeMatches:
     patterns = written_patterns(file)
     return find_included(patterns, file, home=home) if patterns else NOTHING
 
 
 def parts_of(file: Path, home: str) -> tuple[Included, ...]:
-    """Return the files that a project's file is split into."""
-    return _found(file, home).parts
+    """Return the parts of a project's file."""
+    return _matches(file, home).parts
 
 
 def known_hosts(environ: Mapping[str, str]) -> list[Path]:
-    """Return the projects that may include others: the user's own file, then those that were applied or served."""
+    """Return the projects that may include others: the user's own file, then registered projects."""
     return [user_folder(environ), *_registered(environ)]
 
 
 def _registered(environ: Mapping[str, str]) -> list[Path]:
     try:
-        told = json.loads((user_state(environ) / REGISTRY).read_bytes())
-        return [Path(host) for host in told[HOSTS]]
+        registry = json.loads((user_state(environ) / REGISTRY).read_bytes())
+        return [Path(host) for host in registry[HOSTS]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
 
 def remember_host(folder: Path, environ: Mapping[str, str], *, includes: bool) -> None:
-    """Note that a project includes others, or no longer, so that commands inside those find it; stale ones are dropped.
+    """Register a project that includes others, or remove it, so that commands inside included projects find it.
 
-    The user's own file is found without. Raises OSError where the note cannot be written.
+    Missing projects are removed; the user's own file needs no entry. Raise OSError if the registry cannot be written.
     """
-    known = _registered(environ)
+    registered = _registered(environ)
     own = [folder] if includes and folder != user_folder(environ) else []
-    others = [host for host in known if host != folder and (host / FILE_NAME).is_file()]
+    others = [host for host in registered if host != folder and (host / FILE_NAME).is_file()]
     hosts = sorted([*others, *own])
-    if hosts != known:
+    if hosts != registered:
         _write(user_state(environ) / REGISTRY, json.dumps({HOSTS: [str(host) for host in hosts]}, indent=2))
 
 
@@ -80,7 +80,7 @@ def _write(path: Path, text: str) -> None:
 
 @dataclass(slots=True)
 class FilesTogether:
-    """The files that a project consists of, found again without reading those that did not change."""
+    """The files of a project; unchanged files are not read again."""
 
     file: Path
     home: str
@@ -88,29 +88,27 @@ class FilesTogether:
 
     @property
     def many(self) -> bool:
-        """Whether the file named patterns when it was looked at last."""
+        """Whether the file named patterns at its last read."""
         return bool(self._patterns.get(self.file, (None, ()))[1])
 
     def stamps(self) -> tuple[object, ...]:
-        """Return what changes when a file changes, comes or goes."""
+        """Return a value that changes when a file is changed, added or removed."""
         return tuple(self._stamps())
 
     def _stamps(self) -> Iterator[object]:
         own = stamp_of(self.file)
         yield own
-        found = self._look(self.file, own)
-        yield from found.problems
-        for one in found.files:
-            stamp = stamp_of(one.path)
-            yield one.path, stamp
-            if one.name:
-                yield from ((part.path, stamp_of(part.path)) for part in self._parts(one, stamp))
-
-    def _parts(self, one: Included, stamp: Stamp | None) -> tuple[Included, ...]:
-        return self._look(one.path, stamp, base=self.file.parent).parts
+        matches = self._look(self.file, own)
+        yield from matches.problems
+        for file in matches.files:
+            stamp = stamp_of(file.path)
+            yield file.path, stamp
+            if file.name:
+                parts = self._look(file.path, stamp, base=self.file.parent).parts
+                yield from ((part.path, stamp_of(part.path)) for part in parts)
 
     def _look(self, file: Path, stamp: Stamp | None, *, base: Path | None = None) -> IncludeMatches:
-        known = self._patterns.get(file)
-        if known is None or known[0] != stamp:
-            known = self._patterns[file] = (stamp, written_patterns(file))
-        return find_included(known[1], file, home=self.home, base=base) if known[1] else NOTHING
+        cached = self._patterns.get(file)
+        if cached is None or cached[0] != stamp:
+            cached = self._patterns[file] = (stamp, written_patterns(file))
+        return find_included(cached[1], file, home=self.home, base=base) if cached[1] else NOTHING

@@ -39,18 +39,18 @@ from rota.store.tables import budgets, jobs, notifications, queue
 
 RECORDS = "trusted"
 VARIABLE = "ROTA_TRUST"
-"""In the environment: folders that are trusted too, as in PATH. For machines without a home folder to write to."""
+"""Environment variable with more trusted folders, separated as in PATH, for machines without a writable home."""
 
 
 def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool:
-    """Tell whether the project in this folder is trusted, and the folder still has the owner that it had then."""
-    told = [place for place in environ.get(VARIABLE, "").split(os.pathsep) if os.path.isabs(place)]
+    """Return whether a folder is trusted and still has the same owner."""
+    listed = [place for place in environ.get(VARIABLE, "").split(os.pathsep) if os.path.isabs(place)]
     real = os.path.realpath(folder)
-    return any(os.path.realpath(place) == real for place in told) or _record(folder, environ).is_file()
+    return any(os.path.realpath(place) == real for place in listed) or _record(folder, environ).is_file()
 
 
 def set_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> None:
-    """Record that a project is trusted, or no longer. Raises OSError where that is not possible."""
+    """Record that a project is trusted, or remove the record. Raise OSError if the record cannot be written."""
     record = _record(folder, environ)
     if not trusted:
         record.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ def set_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True)
 def require_trust(
     folder: Path, environ: Mapping[str, str], *, now: datetime, ask: Callable[[Sequence[str]], bool]
 ) -> None:
-    """Require trust before a command acts on a project; raise FolderUntrusted where `ask` returns False.
+    """Require trust before a command acts on a project; raise FolderUntrusted if `ask` returns False.
 
     `ask` gets the Python modules that the files name. A project without modules becomes trusted without a question:
     applying or serving it already lets its commands run.
@@ -78,7 +78,7 @@ def require_trust(
 
 
 def named_modules(folder: Path, environ: Mapping[str, str], *, now: datetime) -> tuple[tuple[str, ...], bool]:
-    """Return the Python modules that the files of a project name, and whether the files are right; import nothing."""
+    """Return the Python modules that the files of a project name, and whether the files are valid; import nothing."""
     modules: dict[str, None] = {}
     try:
         read_project(folder, environment=environ, now=now, imports=False, lenient=True, modules=modules)
@@ -103,7 +103,7 @@ class Loaded:
     declared: Declared
     table: FunctionTable
     trust_note: str | None = None
-    """What to tell where modules were read and not imported, as the folder is not trusted; the table is empty then."""
+    """A note if modules were read and not imported, as the folder is not trusted; the table is empty then."""
 
 
 def load_project(
@@ -118,10 +118,10 @@ def load_project(
     calendars: MutableMapping[Path, Stamp | None] | None = None,
     acts: bool = False,
 ) -> Loaded:
-    """Read and check a project's file, or `content` in its place or in that of `inner`; raise FileProblems with all.
+    """Read and check a project's file, or `content` instead of it or of the file of `inner`; raise FileProblems.
 
-    A `lenient` load leaves out included projects that have problems; `calendars` gets the calendar files it looked at.
-    Modules are imported where the caller `acts`, as `rota serve` does, and in a trusted folder. Elsewhere only their
+    A `lenient` load leaves out included projects with problems; `calendars` gets the calendar files that it read.
+    Modules are imported if the caller `acts`, as `rota serve` does, or the folder is trusted. Otherwise only their
     source is read.
     """
     modules: dict[str, None] = {}
@@ -154,18 +154,19 @@ def _trust_note(modules: Iterable[str]) -> str:
 
 
 def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:
-    """Return who knows the functions of another interpreter."""
+    """Return the finder of functions in another interpreter."""
     return InterpreterFinder(python, settings.folder, settings.imports)
 
 
 def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequence[Agent] = ()) -> FunctionTable:
     """Return the functions and conditions that these jobs run inside the scheduler's process."""
     functions = {job.work.function for job in jobs if job.work.in_process and job.work.function}
+    built_in = set(BUILTIN_CONDITIONS) - set(registry.conditions)
     conditions = {
         condition.name
         for job in jobs
         for condition in job.gates.conditions
-        if condition.name and job.work.python is None and condition.name not in _built_in(registry)
+        if condition.name and job.work.python is None and condition.name not in built_in
     }
     return FunctionTable(
         {name: registry.resolve(name) for name in functions},
@@ -176,24 +177,19 @@ def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequen
 
 
 def _agent_functions(jobs: Sequence[JobSpec], agents: Sequence[Agent], registry: Registry) -> dict[str, Function]:
-    """Return the functions that are agents; one that no job of the file uses may be broken."""
+    """Return the functions of agents; an agent without jobs may be broken."""
     used = {job.work.agent.function for job in jobs if job.work.agent is not None and job.work.agent.function}
-    found = {name: registry.resolve_agent(name) for name in used}
+    functions = {name: registry.resolve_agent(name) for name in used}
     for name in {agent.function for agent in agents if agent.function} - used:
         with contextlib.suppress(FunctionMissing):
-            found[name] = registry.resolve_agent(name)
-    return found
+            functions[name] = registry.resolve_agent(name)
+    return functions
 
 
 def source_classes(jobs: Sequence[JobSpec]) -> set[str]:
-    """Return the Python classes that these jobs get their items from."""
+    """Return the Python classes of these jobs' work sources."""
     sources = [job.work.agent.source for job in jobs if job.work.agent is not None]
     return {source.place for source in sources if source is not None and source.kind is SourceKind.RUN}
-
-
-def _built_in(registry: Registry) -> set[str]:
-    """Return the built-in conditions that no registered one replaces (R-09)."""
-    return set(BUILTIN_CONDITIONS) - set(registry.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +201,20 @@ class Section:
 
 
 def configuration(store: Store, settings: Settings | None) -> tuple[Section, ...]:
-    """Return what is in effect; without settings only what is stored."""
-    started = () if settings is None else _started(settings)
-    return (*started, *store.read(_declared))
-
-
-def _started(settings: Settings) -> tuple[Section, ...]:
-    """Return what the scheduler was started with; it is read again at the next start."""
+    """Return the effective configuration; without settings only the stored part."""
+    if settings is None:
+        return store.read(_declared)
     return (
         Section("scheduler", _values(settings.scheduler)),
         Section("http", _values(settings.http)),
         Section("retention", (*_values(settings.retention), ("output_total", _said(settings.output_total)))),
+        *store.read(_declared),
     )
 
 
 def _declared(db: Database) -> tuple[Section, ...]:
-    """Return what the file has declared, as it is applied."""
     zone = db.row("meta_get", key=TIMEZONE_KEY)
-    accounts = [(one.account.name, say_account(one.account)) for one in budgets.accounts(db) if one.declared]
+    accounts = [(row.account.name, say_account(row.account)) for row in budgets.accounts(db) if row.declared]
     pools = [(pool.name, f"{pool.capacity:,}") for pool in queue.pools(db) if pool.declared]
     sources = Counter(job.source for job in jobs.all_jobs(db) if job.retired_at is None)
     found = (
@@ -259,7 +251,7 @@ def _said(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SoftwareVersions:
-    """What runs here."""
+    """The versions of the software in use."""
 
     rota: str
     python: str
@@ -271,7 +263,7 @@ class SoftwareVersions:
 
 
 def versions(store: Store, state: Path, settings: Settings | None) -> SoftwareVersions:
-    """Return what runs here; the address of a database without its password."""
+    """Return the versions in use; the address of a database without its password."""
     address = settings.store if settings is not None else "sqlite"
     shared = is_postgres(address)
     return SoftwareVersions(
@@ -291,15 +283,15 @@ def _server(db: Database, *, shared: bool) -> str:
 
 
 def refuse_served(projects: Sequence[Included], state: Path) -> None:
-    """Refuse included projects that a scheduler of their own serves; `state` is that of the including one."""
-    for one in projects:
-        own = state_of(one.folder, {})
+    """Refuse included projects with a running scheduler; `state` is the state folder of the including project."""
+    for project in projects:
+        own = state_of(project.folder, {})
         if own != state and is_held(own / SERVE_LOCK):
-            raise ProjectServed(one.file, str(one.folder), pid=serving_pid(own))
+            raise ProjectServed(project.file, str(project.folder), pid=serving_pid(own))
 
 
 def refuse_included(place: ProjectPaths, environ: Mapping[str, str], *, verb: str) -> None:
-    """Refuse to serve a project alone while one that includes it is served."""
+    """Refuse to serve a project alone while the scheduler of an including project runs."""
     inclusion = find_inclusion(place.folder, known_hosts(environ), environ)
     if inclusion is not None and is_held(state_of(inclusion.host, {}) / SERVE_LOCK):
         raise ProjectIncluded(str(place.folder), str(inclusion.host), verb=verb)

@@ -1,5 +1,6 @@
 """Export and import of jobs."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,7 +30,7 @@ from rota.store.tables import budgets, jobs, notifications, queue
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The text of a rota.yaml, what it declares, and what it cannot say."""
+    """The text of a rota.yaml, the names of its jobs, and notes about facts that it cannot express."""
 
     text: str
     names: tuple[str, ...]
@@ -38,15 +39,18 @@ class Exported:
 
 def export_jobs(store: Store, names: Sequence[str], *, place: ProjectPaths, home: str) -> Exported:
     """Return the stored jobs of these names, or all that are not retired, with the members of their groups."""
-    found = store.read(partial(_specs, names=names))
-    specs, renamed = plain_names(found)
+    specs, renamed = plain_names(store.read(partial(_specs, names=names)))
     top = _top(store, specs, place=place, home=home)
-    notes = (*renamed, *_unapproved(store, specs), *(note for spec in specs if (note := _unsaid(spec, top))))
+    waiting = {job.name for job in store.read(jobs.provisional_jobs)}
+    unapproved = [
+        f"{spec.name}: waits for approval here; in a file it begins at once" for spec in specs if spec.name in waiting
+    ]
+    notes = (*renamed, *unapproved, *(note for spec in specs if (note := _unsaid(spec, top))))
     return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)
 
 
 def plain_names(specs: Sequence[JobSpec]) -> tuple[list[JobSpec], tuple[str, ...]]:
-    """Return jobs with names that a file can have: `api/triage` as `api-triage`; and a note where that changes them."""
+    """Return jobs with names that a file allows, `api/triage` as `api-triage`, and a note for each change."""
     plain = (spec.name for spec in specs if spec.work.kind is not Kind.POLL)
     changed = {name: name.replace("/", "-") for name in plain if "/" in name}
     notes = [f"{name}: written as {plain}, a name in a file has no /" for name, plain in changed.items()]
@@ -63,14 +67,6 @@ def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
     return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)
 
 
-def _unapproved(store: Store, specs: Sequence[JobSpec]) -> list[str]:
-    """Return a note for each job that nobody has approved: in a file it would begin at once."""
-    waits = {job.name for job in store.read(jobs.provisional_jobs)}
-    return [
-        f"{spec.name}: waits for approval here; in a file it begins at once" for spec in specs if spec.name in waits
-    ]
-
-
 def stored_names(store: Store) -> list[str]:
     """Return the names of the jobs that are not retired."""
     return store.read(jobs.job_names)
@@ -80,18 +76,20 @@ def _specs(db: Database, *, names: Sequence[str]) -> list[JobSpec]:
     stored = [job.spec for job in jobs.all_jobs(db) if job.retired_at is None]
     if not names:
         return stored
-    found = {name: find_job(db, name).spec for name in names}
-    members = [member.job for spec in found.values() for member in spec.work.members]
+    specs = {name: find_job(db, name).spec for name in names}
+    members = [member.job for spec in specs.values() for member in spec.work.members]
     for spec in stored:
         if spec.name in members:
-            found.setdefault(spec.name, spec)
-    needy = any(spec.gates.needs_poll for spec in found.values())
-    polls = [spec for spec in stored if needy and spec.work.kind is Kind.POLL and spec.name not in found]
-    return [*polls, *found.values()]
+            specs.setdefault(spec.name, spec)
+    needs_poll = any(spec.gates.needs_poll for spec in specs.values())
+    polls = [spec for spec in stored if needs_poll and spec.work.kind is Kind.POLL and spec.name not in specs]
+    return [*polls, *specs.values()]
 
 
 def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: str) -> Top:
-    written, folder = _written(place), str(place.folder)
+    written, folder = dict[str, Any](), str(place.folder)
+    with contextlib.suppress(RotaError):
+        written = dict(load_again(place.folder / FILE_NAME).data)
     python = written.get("python") if isinstance(written.get("python"), str) else None
     # The pools of agents are as large as `agents:` says; a file does not declare them.
     own = {pool for spec in specs if spec.work.agent is not None for pool in own_pools(spec.work.agent)}
@@ -114,28 +112,17 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: s
     )
 
 
-def _written(place: ProjectPaths) -> dict[str, Any]:
-    """Return the sections of the project's own file; none where it cannot be read."""
-    try:
-        return dict(load_again(place.folder / FILE_NAME).data)
-    except RotaError:
-        return {}
-
-
 def _named_functions(spec: JobSpec) -> bool:
-    """Tell whether a job names conditions, or an agent that is a function, which modules register."""
+    """Return whether a job names conditions or a function agent, which modules register."""
     agent = spec.work.agent
     return any(condition.name for condition in spec.gates.conditions) or bool(agent and agent.function)
 
 
 def _unsaid(spec: JobSpec, top: Top) -> str:
-    """Return what the file cannot say about a job: an interpreter that only the top of another file names."""
+    """Return a note about an interpreter that the exported file cannot express."""
     if spec.work.kind is Kind.FUNCTION:
-        return (
-            f"{spec.name}: runs under `python: {top.python}` here, without one before"
-            if (spec.work.python is None and top.interpreter)
-            else ""
-        )
+        changes = spec.work.python is None and top.interpreter
+        return f"{spec.name}: runs under `python: {top.python}` here, without one before" if changes else ""
     if spec.work.python is not None and spec.work.python != top.interpreter:
         return f"{spec.name}: its conditions ran under {spec.work.python}; write that as `python:` at the top"
     return ""
@@ -143,7 +130,7 @@ def _unsaid(spec: JobSpec, top: Top) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A translation that passes the check; `compared` jobs had their coming fires compared with cron's."""
+    """A translation that passes the check; for `compared` jobs the next fires were compared with cron's."""
 
     translation: Translation
     compared: int = 0
@@ -165,14 +152,14 @@ def import_crontab(
 
 
 def import_jobs(content: bytes, *, file: str, environ: Mapping[str, str], folder: Path) -> Imported:
-    """Return the rota.yaml of a jobs file of document 000; raise FileProblems when it cannot be read."""
+    """Return the rota.yaml of a jobs file; raise FileProblems if it cannot be read."""
     found = translate_jobs(parse(content, file), timezone=_machine_zone(environ)[0])
     check_translation(found, file=file, environ=environ, folder=folder)
     return Imported(found)
 
 
 def check_translation(found: Translation, *, file: str, environ: Mapping[str, str], folder: Path) -> None:
-    """Check the new file as `rota check` does; its problems are told at the lines of the old one."""
+    """Check the new file as `rota check` does; report problems at the lines of the old file."""
     try:
         read_project(folder, environment=environ, functions=_AnyName(), content=found.text.encode())
     except FileProblems as error:
@@ -186,10 +173,10 @@ def _told_at(problem: Problem, *, file: str, lines: Mapping[str, int]) -> Proble
 
 
 class _AnyName:
-    """Knows every function and condition: their modules are there where the file will be, not here."""
+    """A finder that accepts every function and condition: their modules may not be here."""
 
     def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:  # noqa: ARG002
-        """Return no name that is unknown."""
+        """Return no missing names."""
         return Names()
 
 
