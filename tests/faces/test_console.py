@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.console import LINES_AT_ONCE, Console
+from rota.cli.console import BURST_LINES, Console
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.insert import RunRef
@@ -102,7 +102,7 @@ def test_a_dense_job_is_collapsed_and_nothing_is_lost(project: Project, capsys: 
     play(project, *(fired(number) for number in range(1, 301)))
     lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("fired") or "fired:" in line]
     single = [line for line in lines if line.endswith("fired")]
-    assert 0 < len(single) <= LINES_AT_ONCE
+    assert 0 < len(single) <= BURST_LINES
     assert lines[len(single) :] == [f"13:00:00  +{300 - len(single):<10} fired: disk ×{300 - len(single)}"]
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.cli.output import Column, fitting, kept, laid_out
+from rota.cli.output import Column, fit_widths, lay_out, visible_columns
 from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
@@ -269,9 +269,9 @@ def test_help_shows_the_overview_one_command_or_all(project: Project) -> None:
 
 def test_a_narrow_terminal_cuts_flexible_columns_first_and_never_the_first() -> None:
     columns = [Column("JOB"), Column("SCHEDULE", flexible=True), Column("NEXT")]
-    assert fitting(columns, [12, 40, 20], room=80) == [12, 40, 20]
-    assert fitting(columns, [12, 40, 20], room=60) == [12, 24, 20]
-    assert fitting(columns, [12, 40, 20], room=40) == [12, 10, 14]
+    assert fit_widths(columns, [12, 40, 20], room=80) == [12, 40, 20]
+    assert fit_widths(columns, [12, 40, 20], room=60) == [12, 24, 20]
+    assert fit_widths(columns, [12, 40, 20], room=40) == [12, 10, 14]
 
 
 def test_a_narrow_terminal_does_without_spare_columns_before_it_cuts_the_others() -> None:
@@ -281,17 +281,17 @@ def test_a_narrow_terminal_does_without_spare_columns_before_it_cuts_the_others(
         Column("HEADLESS", spare=True),
         Column("WHY", flexible=True),
     ]
-    assert kept(columns, [10, 30, 8, 40], room=64) == [0, 1, 2, 3]
-    assert kept(columns, [10, 30, 8, 40], room=60) == [0, 2, 3]
-    assert kept(columns, [10, 30, 8, 40], room=30) == [0, 3]
+    assert visible_columns(columns, [10, 30, 8, 40], room=64) == [0, 1, 2, 3]
+    assert visible_columns(columns, [10, 30, 8, 40], room=60) == [0, 2, 3]
+    assert visible_columns(columns, [10, 30, 8, 40], room=30) == [0, 3]
 
 
 def test_a_long_heading_gives_way_before_anything_below_it_is_cut() -> None:
     columns = [Column("RUN"), Column("STATUS"), Column("STARTED (Europe/Madrid)"), Column("WHY", flexible=True)]
     row = ["triage:12", "COMPLETED, 1 tool denied", "Mon 02:30:00", "the tool Bash was denied"]
-    assert laid_out(columns, [row], room=80) == {0: 9, 1: 24, 2: 17, 3: 24}
-    assert laid_out(columns, [row], room=70) == {0: 9, 1: 24, 2: 12, 3: 19}
-    assert laid_out(columns, [row], room=120) == {0: 9, 1: 24, 2: 23, 3: 24}
+    assert lay_out(columns, [row], room=80) == {0: 9, 1: 24, 2: 17, 3: 24}
+    assert lay_out(columns, [row], room=70) == {0: 9, 1: 24, 2: 12, 3: 19}
+    assert lay_out(columns, [row], room=120) == {0: 9, 1: 24, 2: 23, 3: 24}
 
 
 def test_instants_are_told_as_short_as_they_stay_clear() -> None:

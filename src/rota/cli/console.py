@@ -17,7 +17,7 @@ import click
 from rota.cli.commands.check import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
 from rota.cli.invocation import Invocation
-from rota.cli.output import background_streams, coloured, json_text, telling
+from rota.cli.output import background_streams, coloured, ignore_closed, json_text
 from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from rota.serve.tick import TickReport
 
 
-LINES_AT_ONCE = 10
-LINES_A_SECOND = 3
-NAMES_SHOWN = 3
+BURST_LINES = 10
+LINES_PER_SECOND = 3
+MAX_NAMES = 3
 FIRED = "fired"
-NEXT_SHOWN = 6
-TEXT_SHOWN = 90
-TEXT_LEAST = 20
-LINE_HEAD = 45
+MAX_NEXT_FIRES = 6
+MAX_TEXT_WIDTH = 90
+MIN_TEXT_WIDTH = 20
+LINE_HEAD_WIDTH = 45
 
 
 class Console:
@@ -72,7 +72,7 @@ class Console:
         self._store: Store | None = None
         self._zone = zone
         self._width = 12
-        self._room = LINES_AT_ONCE
+        self._room = BURST_LINES
         self._held: dict[str, Counter[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._first_plan: Plan | None = None
@@ -138,7 +138,7 @@ class Console:
         if self._as_json:
             self._event("applied", **plan_json(plan, dry_run=False))
             return
-        with telling(sys.stdout):
+        with ignore_closed(sys.stdout):
             show_plan(plan)
 
     def broken(self, error: RotaError) -> None:
@@ -149,7 +149,7 @@ class Console:
         if self._as_json:
             self._event("broken", **error_json(error))
         elif isinstance(error, FileProblems):
-            with telling(sys.stderr):
+            with ignore_closed(sys.stderr):
                 tell_problems(error)
             _echo("the last good set goes on", err=True)
         else:
@@ -212,8 +212,8 @@ class Console:
     def _going_on(self, run_ids: Collection[str]) -> str:
         assert self._store is not None
         handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
-        more = f" and {len(handles) - NAMES_SHOWN} more" if len(handles) > NAMES_SHOWN else ""
-        told = f"{', '.join(handles[:NAMES_SHOWN])}{more}"
+        more = f" and {len(handles) - MAX_NAMES} more" if len(handles) > MAX_NAMES else ""
+        told = f"{', '.join(handles[:MAX_NAMES])}{more}"
         return f"; {told} {'goes' if len(handles) == 1 else 'go'} on" if handles else ""
 
     # how it is printed
@@ -232,8 +232,8 @@ class Console:
         text = say_why(run, self._zone, now=self._clock.now()) or run.result_summary
         if not text and run.started_at is not None:
             text = self._last_words(run)
-        room = shutil.get_terminal_size((TEXT_SHOWN + LINE_HEAD, 24)).columns - LINE_HEAD - self._width
-        return cut(plain(text), max(TEXT_LEAST, min(room, TEXT_SHOWN))) or ""
+        room = shutil.get_terminal_size((MAX_TEXT_WIDTH + LINE_HEAD_WIDTH, 24)).columns - LINE_HEAD_WIDTH - self._width
+        return cut(plain(text), max(MIN_TEXT_WIDTH, min(room, MAX_TEXT_WIDTH))) or ""
 
     def _last_words(self, run: Run) -> str:
         """Return the last line of a run's output; events of an agent become words."""
@@ -264,10 +264,10 @@ class Console:
             _echo(f"{counted(waiting, 'run waits', 'runs wait')} in the queue   rota queue")
         if not found and not waiting:
             _echo("nothing is due; `rota run JOB` starts one by hand")
-        for at, name in found[:NEXT_SHOWN]:
+        for at, name in found[:MAX_NEXT_FIRES]:
             _echo(f"  next {name:{self._width}} {day_time(at, self._zone, now=now, seconds=True)}, {_away(at, now)}")
-        if len(found) > NEXT_SHOWN:
-            _echo(f"  and {len(found) - NEXT_SHOWN} more   rota next")
+        if len(found) > MAX_NEXT_FIRES:
+            _echo(f"  and {len(found) - MAX_NEXT_FIRES} more   rota next")
 
     def time(self) -> str:
         """Return the time of day in the project's zone."""
@@ -292,7 +292,7 @@ class Console:
         """Return whether a line may be printed now; else count it for the summary a second later."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
-        reserved = LINES_AT_ONCE // 2 if what == FIRED else 0  # how things end matters more than that they began
+        reserved = BURST_LINES // 2 if what == FIRED else 0  # how things end matters more than that they began
         if self._room > reserved or what.startswith(Status.FAILED):
             self._room -= 1
             return True
@@ -300,9 +300,9 @@ class Console:
         return False
 
     def _tick(self) -> None:
-        self._room = min(self._room + LINES_A_SECOND, LINES_AT_ONCE)
+        self._room = min(self._room + LINES_PER_SECOND, BURST_LINES)
         self.flush()
-        if self._room < LINES_AT_ONCE:
+        if self._room < BURST_LINES:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
 
     def flush(self) -> None:
@@ -312,8 +312,8 @@ class Console:
         self._timer = None
         held, self._held = self._held, {}
         for what, jobs in held.items():
-            names = [f"{job} ×{count}" if count > 1 else job for job, count in jobs.most_common(NAMES_SHOWN)]
-            more = f" and {counted(len(jobs) - NAMES_SHOWN, 'more job')}" if len(jobs) > NAMES_SHOWN else ""
+            names = [f"{job} ×{count}" if count > 1 else job for job, count in jobs.most_common(MAX_NAMES)]
+            more = f" and {counted(len(jobs) - MAX_NAMES, 'more job')}" if len(jobs) > MAX_NAMES else ""
             self._line(f"+{sum(jobs.values()):,}", f"{what}: {', '.join(names)}{more}")
 
 
@@ -339,11 +339,11 @@ def _away(at: Any, now: Any) -> str:
 
 
 def _echo(text: str, *, err: bool = False) -> None:
-    with telling(sys.stderr if err else sys.stdout):
+    with ignore_closed(sys.stderr if err else sys.stdout):
         click.echo(text, err=err)
 
 
-TOLD_BY_CONSOLE = frozenset(
+CONSOLE_EVENTS = frozenset(
     {
         "recovering run of a dead process",
         "run skipped",
@@ -364,7 +364,7 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_ForPeople(stamp) if sys.stderr.isatty() else _AsJson())
     if console and not verbose:
-        handler.addFilter(lambda record: _told(record).event not in TOLD_BY_CONSOLE)
+        handler.addFilter(lambda record: _told(record).event not in CONSOLE_EVENTS)
     logger = logging.getLogger("rota")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
@@ -440,7 +440,7 @@ def run_in_foreground(
     return 0
 
 
-NAMED = 5
+MAX_RUNNING_NAMES = 5
 
 
 class TickConsole:
@@ -511,7 +511,9 @@ class TickConsole:
         done = [(fired, "fired"), (skipped, "skipped"), (report.recovered, "recovered")]
         told = [f"{number:,} {word}" for number, word in done if number] or ["nothing was due"]
         if report.carried:
-            names = ", ".join(report.carried[:NAMED]) + (", …" if len(report.carried) > NAMED else "")
+            names = ", ".join(report.carried[:MAX_RUNNING_NAMES]) + (
+                ", …" if len(report.carried) > MAX_RUNNING_NAMES else ""
+            )
             told.append(f"{len(report.carried)} running ({names})")
         if report.ready:
             told.append(f"{counted(report.ready, 'run')} waiting for a slot")

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from rota.model.proposals import Author
     from rota.operations.project.locate import ProjectPaths
     from rota.store.driver import Store
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def _pause(seconds: float) -> None:
@@ -115,6 +119,16 @@ class Invocation:
             return str(self.place().folder)
         except ProjectMissing:
             return str(self.cwd)
+
+    def listed(self, rows: "Sequence[T]", shape: Callable[[T], Any], *, none: str, scoped: bool = False) -> bool:
+        """Print rows as JSON, or `none` if there are no rows; return whether that was all to print."""
+        if self.as_json:
+            print_json([shape(row) for row in rows])
+        elif scoped:
+            self.tell_scope()
+        if not rows and not self.as_json:
+            click.echo(none)
+        return self.as_json or not rows
 
     def confirm(self, question: str, *, needs: str) -> bool:
         """Ask a question; raise a usage error with `needs` where no person can answer."""
@@ -425,8 +439,6 @@ def _spelled(ctx: click.Context, name: str | None) -> str:
     found = next((param for param in ctx.command.params if param.name == name), None)
     return found.opts[-1] if isinstance(found, click.Option) else ""
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
     click.option("--name", metavar="NAME", help="Name of this worker; default: its previous name, or the host name."),

@@ -308,7 +308,7 @@ def main() -> NoReturn:
         sys.exit(FAULT)
 
 
-WHOLE = 1000
+MAX_SUMMARY_LENGTH = 1000
 """More characters than a sentence of help has."""
 
 
@@ -317,7 +317,7 @@ class RotaGroup(RotaCommand, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Print the subcommands with the first sentence of each."""
-        rows = [(name, self.commands[name].get_short_help_str(WHOLE)) for name in sorted(self.commands)]
+        rows = [(name, self.commands[name].get_short_help_str(MAX_SUMMARY_LENGTH)) for name in sorted(self.commands)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -346,4 +346,8 @@ def help_command(ctx: click.Context, *, name: str | None, everything: bool) -> N
 
 
 def _as_json(name: str) -> dict[str, Any]:
-    return {"name": name, "group": COMMANDS[name][0], "summary": load_command(name).get_short_help_str(WHOLE)}
+    return {
+        "name": name,
+        "group": COMMANDS[name][0],
+        "summary": load_command(name).get_short_help_str(MAX_SUMMARY_LENGTH),
+    }

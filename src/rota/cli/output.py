@@ -24,9 +24,9 @@ from rota.text.ansi import clean_except_styles, clean_for_terminal, escape_contr
 
 Pairs = Iterable[tuple[str, str]]
 GAP = 2
-FLEXIBLE_LEAST = 10
-LEAST = 6
-SHORT_TITLE = 8
+MIN_FLEXIBLE_WIDTH = 10
+MIN_WIDTH = 6
+MIN_TITLE_WIDTH = 8
 """So much of a heading is always shown."""
 
 
@@ -73,7 +73,7 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Row], texts: Sequence[
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    shown = laid_out(columns, texts, room=console.width)
+    shown = lay_out(columns, texts, room=console.width)
     for index, width in shown.items():
         table.add_column(columns[index].title, no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
@@ -85,24 +85,26 @@ def _style(cell: Cell | str) -> str:
     return (cell.colour or "") if isinstance(cell, Cell) else ""
 
 
-def laid_out(columns: Sequence[Column], texts: Sequence[Sequence[str]], *, room: int) -> dict[int, int]:
-    """Return which columns are shown, and how wide: long headings give way before anything below them is cut."""
+def lay_out(columns: Sequence[Column], texts: Sequence[Sequence[str]], *, room: int) -> dict[int, int]:
+    """Return the shown columns with their widths; long headings are cut before the texts below them."""
     below = [max((len(row[index]) for row in texts), default=0) for index in range(len(columns))]
     titles = [len(column.title) for column in columns]
-    least = [max(text, min(title, SHORT_TITLE)) for text, title in zip(below, titles, strict=True)]
-    shown = kept(columns, least, room=room)
-    fitted = fitting([columns[index] for index in shown], [least[index] for index in shown], room=room)
+    least = [max(text, min(title, MIN_TITLE_WIDTH)) for text, title in zip(below, titles, strict=True)]
+    shown = visible_columns(columns, least, room=room)
+    fitted = fit_widths([columns[index] for index in shown], [least[index] for index in shown], room=room)
     whole = [max(titles[index], below[index]) for index in shown]
-    return dict(zip(shown, grown(fitted, whole, room=room), strict=True))
+    return dict(zip(shown, grow_widths(fitted, whole, room=room), strict=True))
 
 
-def kept(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
-    """Return which columns are shown: spare ones go, the first of them first, while the others would have to be cut.
+def visible_columns(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return the indexes of the shown columns: omit spare ones, the first of them first, before any other is cut.
 
-    >>> kept([Column("JOB"), Column("PATH", spare=True), Column("WHY", flexible=True)], [10, 30, 60], room=50)
+    >>> visible_columns([Column("JOB"), Column("PATH", spare=True), Column("WHY", flexible=True)], [9, 30, 60], room=50)
     [0, 2]
     """
-    least = [min(width, FLEXIBLE_LEAST) if one.flexible else width for one, width in zip(columns, widths, strict=True)]
+    least = [
+        min(width, MIN_FLEXIBLE_WIDTH) if one.flexible else width for one, width in zip(columns, widths, strict=True)
+    ]
     shown = list(range(len(columns)))
     for index, column in enumerate(columns):
         if column.spare and sum(least[one] for one in shown) + GAP * (len(shown) - 1) > room:
@@ -110,28 +112,28 @@ def kept(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list
     return shown
 
 
-def fitting(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
-    """Return widths that fit into `room`: flexible columns are cut first, then the widest, never the first.
+def fit_widths(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that fit into `room`: cut flexible columns first, then the widest, never the first.
 
-    >>> fitting([Column("JOB"), Column("WHY", flexible=True)], [10, 60], room=50)
+    >>> fit_widths([Column("JOB"), Column("WHY", flexible=True)], [10, 60], room=50)
     [10, 38]
     """
     fitted = list(widths)
     excess = sum(widths) + GAP * (len(widths) - 1) - room
     for index in (index for index, column in enumerate(columns) if column.flexible):
-        cut = max(0, min(excess, fitted[index] - FLEXIBLE_LEAST))
+        cut = max(0, min(excess, fitted[index] - MIN_FLEXIBLE_WIDTH))
         fitted[index] -= cut
         excess -= cut
     for _ in range(excess):
         widest = max(range(1, len(fitted)), key=lambda index: fitted[index], default=0)
-        fitted[widest] = max(LEAST, fitted[widest] - 1)
+        fitted[widest] = max(MIN_WIDTH, fitted[widest] - 1)
     return fitted
 
 
-def grown(widths: Sequence[int], titled: Sequence[int], *, room: int) -> list[int]:
-    """Return widths that let headings and texts be read whole, the first ones first, as far as there is room left.
+def grow_widths(widths: Sequence[int], titled: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that use the rest of `room` for complete headings and texts, from the left.
 
-    >>> grown([10, 6, 12], [10, 8, 23], room=40)
+    >>> grow_widths([10, 6, 12], [10, 8, 23], room=40)
     [10, 8, 18]
     """
     found, left = list(widths), room - sum(widths) - GAP * (len(widths) - 1)
@@ -151,7 +153,7 @@ def print_pairs(pairs: Pairs) -> None:
 NAMES = ("stdin", "stdout", "stderr")
 BUFFER_LIMIT = 1 << 20
 """How many bytes wait for a reader of the console or the log before lines are dropped."""
-DRAIN_WAIT = 2.0
+DRAIN_SECONDS = 2.0
 """How many seconds the end of a process waits for each reader."""
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO})
 
@@ -173,11 +175,11 @@ def is_unwritable(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None
 
 
-def let_go(stream: TextIO) -> None:
+def release_stream(stream: TextIO) -> None:
     """Flush a stream for at most a moment, then redirect it to /dev/null."""
     buffer = getattr(stream, "buffer", None)
     if isinstance(buffer, BackgroundWriter):
-        buffer.settle(DRAIN_WAIT)
+        buffer.settle(DRAIN_SECONDS)
     else:
         stream.flush()
     give_up(stream)
@@ -235,7 +237,7 @@ def direct_stream(stream: TextIO) -> TextIO:
 
 
 @contextmanager
-def telling(stream: TextIO) -> Iterator[None]:
+def ignore_closed(stream: TextIO) -> Iterator[None]:
     """Ignore a closed or full stream: the output is also recorded elsewhere."""
     try:
         yield
@@ -387,7 +389,7 @@ def background_streams(say_dropped: Mapping[str, Callable[[int], str]]) -> Itera
     finally:
         sys.stdout, sys.stderr = before
         for name, writer in writers.items():
-            if not writer.end(DRAIN_WAIT):
+            if not writer.end(DRAIN_SECONDS):
                 give_up(getattr(sys, name))
 
 

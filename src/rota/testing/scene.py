@@ -256,7 +256,7 @@ async def _turn_of_the_loop() -> int:
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+REAL_TIMEOUT_SECONDS = 60.0
 """How many seconds of real time a function that is played may take."""
 
 
@@ -268,10 +268,10 @@ class WorkingScene(Scene):
         await super().quiet()
         while self.functions.busy:
             try:
-                await asyncio.wait_for(self.functions.until_idle(), PATIENCE)
+                await asyncio.wait_for(self.functions.until_idle(), REAL_TIMEOUT_SECONDS)
             except TimeoutError:
                 under_way = ", ".join(run.handle for run in self.store.read(run_queries.running_runs))
-                raise AssertionError(f"no end of {under_way} within {PATIENCE:g} s of real time") from None
+                raise AssertionError(f"no end of {under_way} within {REAL_TIMEOUT_SECONDS:g} s of real time") from None
             await super().quiet()
 
 

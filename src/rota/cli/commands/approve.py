@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rota.store.driver import Store
 
 
-FIRES = 5
+MAX_FIRES = 5
 
 
 @click.command("approve", cls=RotaCommand)
@@ -52,12 +52,7 @@ def _list(invocation: Invocation, store: "Store") -> None:
     from rota.operations.views import provisional_json
 
     found = [job for job in store.read(waiting) if invocation.covers(job.name)]
-    if invocation.as_json:
-        print_json([provisional_json(job) for job in found])
-        return
-    invocation.tell_scope()
-    if not found:
-        click.echo("no job waits for approval")
+    if invocation.listed(found, provisional_json, none="no job waits for approval", scoped=True):
         return
     zone, now = project_timezone(store), invocation.now()
     rows = []
@@ -136,8 +131,8 @@ def _fires(job: "Job", now: datetime) -> list[dict[str, Any]]:
 def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
     """Return the next fires of a job, as if it was approved now."""
     if job.provisional_at is None:
-        return coming_fires(job, n=FIRES)
-    return next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)
+        return coming_fires(job, n=MAX_FIRES)
+    return next_fires(job.spec.schedule, now, MAX_FIRES, created_at=now, name=job.name)
 
 
 @click.command("remove", cls=RotaCommand)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rota.operations.bulk import Backfilled, Range
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
-SHOWN = 3
+MAX_INSTANTS = 3
 
 
 @click.command("backfill", cls=RotaCommand)
@@ -76,8 +76,8 @@ def _lines(done: "Backfilled", zone: str, *, parallel: bool, dry_run: bool, now:
     told = f"{_amount(done)}{_manner(done, parallel=parallel)}" if done.born else "no instant to fill"
     lines = [f"{told}. {'Nothing was created.' if dry_run else _named(done)}".rstrip()]
     if done.instants:
-        shown = [full_time(at, zone, now=now) for at in done.instants[:SHOWN]]
-        more = f" … {full_time(done.instants[-1], zone, now=now)}" if len(done.instants) > SHOWN else ""
+        shown = [full_time(at, zone, now=now) for at in done.instants[:MAX_INSTANTS]]
+        more = f" … {full_time(done.instants[-1], zone, now=now)}" if len(done.instants) > MAX_INSTANTS else ""
         lines.append(f"for {', '.join(shown)}{more} ({zone})")
     return [*lines, *([f"left out: {', '.join(left_out)}"] if left_out else [])]
 

@@ -98,7 +98,7 @@ def _tell(told: "Restored", *, dry_run: bool) -> None:
         click.echo("everything is paused; resume with rota resume --all --catch-up none")
 
 
-SHOWN = 10
+MAX_VIOLATIONS = 10
 """So many violations are shown."""
 
 
@@ -225,7 +225,7 @@ def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
         click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot hold them: U+FFFD stands there now")
     found = moved.report.violations
     click.echo(f"rota verify on {moved.target.place}: {counted(len(found), 'violation') if found else 'clean'}")
-    for one in found[:SHOWN]:
+    for one in found[:MAX_VIOLATIONS]:
         click.echo(f"  {one.check.value}  {one.where}  {plain(one.text)}")
     if found:
         click.echo("the source has the same rows, so they are not of this move; `rota verify` shows all")

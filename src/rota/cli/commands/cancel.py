@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rota.store.driver import Store
 
 
-LOOK_AGAIN = 0.05
-LOOKS = 40
+POLL_SECONDS = 0.05
+MAX_POLLS = 40
 
 
 @click.command("cancel", cls=RotaCommand)
@@ -155,10 +155,10 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
             return done.run, "is being stopped; no scheduler is running here, the next start records its end"
         return done.run, "noted; no scheduler and no process of it is running here, the next start records its end"
     view = show_run(store, done.run.id)
-    for _ in range(LOOKS):
+    for _ in range(MAX_POLLS):
         if view.run.status.final:
             break
-        invocation.pause(LOOK_AGAIN)
+        invocation.pause(POLL_SECONDS)
         view = show_run(store, done.run.id)
     if view.run.status.final:
         return view.run, f"{view.run.status}{f' {view.run.reason}' if view.run.reason else ''}"
@@ -166,7 +166,7 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
     return view.run, f"is being stopped: TERM was sent, KILL follows after {grace:g} s   rota show {view.run.handle}"
 
 
-SHOWN = 20
+MAX_JOBS = 20
 
 
 def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool) -> int:
@@ -208,10 +208,10 @@ def _preview(found: "Sequence[Matched]") -> None:
     if not found:
         click.echo("no unfinished run matches")
         return
-    rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:SHOWN]]
+    rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:MAX_JOBS]]
     print_table([Column("JOB"), Column("QUEUED"), Column("RUNNING")], rows)
-    if len(found) > SHOWN:
-        click.echo(f"and of {counted(len(found) - SHOWN, 'more job')}")
+    if len(found) > MAX_JOBS:
+        click.echo(f"and of {counted(len(found) - MAX_JOBS, 'more job')}")
 
 
 def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | None", *, dry_run: bool) -> None:

@@ -36,12 +36,8 @@ def _list(invocation: Invocation) -> None:
     with invocation.store() as (_, store):
         lines = [line for line in list_groups(store) if invocation.covers(line.name)]
         zone = project_timezone(store)
-    if invocation.as_json:
-        print_json([line_json(line) for line in lines])
-        return
-    invocation.tell_scope()
-    if not lines:
-        click.echo("no groups; declare some under `groups:` in rota.yaml and apply it")
+    none = "no groups; declare some under `groups:` in rota.yaml and apply it"
+    if invocation.listed(lines, line_json, none=none, scoped=True):
         return
     titles = ("GROUP", "STATUS", f"BEGAN ({zone})", "TOOK", "MEMBERS")
     columns = [*(Column(title) for title in titles), Column("SCHEDULE", flexible=True)]

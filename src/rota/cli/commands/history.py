@@ -154,7 +154,7 @@ def _print_match(found: "SearchResult", text: str) -> None:
         click.echo(f"rota: {found.stopped}", err=True)
 
 
-LOOK_AGAIN = 0.2
+POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _follow(invocation: Invocation, place: "ProjectPaths", look: Look, lines: in
             _print_lines(reader.rest())
             click.echo(f"rota: {source.name} is {source.status}, and no scheduler is running here", err=True)
             return
-        invocation.pause(LOOK_AGAIN)
+        invocation.pause(POLL_SECONDS)
         source = look()
         _print_lines(reader.lines())
     _print_lines(reader.rest())

@@ -18,7 +18,7 @@ from rota.rules.schedule.timezone import zone as zone_of
 from rota.text.format import from_now, full_time, read_instant
 from rota.text.schedule import next_fire, say_deferred
 
-MOST = 10_000
+MAX_FIRES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class Coming:
 
 @click.command("next", cls=RotaCommand)
 @click.argument("job", required=False)
-@click.option("-n", "count", type=click.IntRange(1, MOST), help="Number of fires to show; default 5, with --days all.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, MAX_FIRES), help="Number of fires to show; default 5, with --days all."
+)
 @click.option("--days", type=click.IntRange(1, 3660), help="Only fires within the next N days.")
 @click.option("--cron", metavar="EXPR", multiple=True, help="Preview a cron expression instead of a job. Repeatable.")
 @click.option("--interval", metavar="D", help="Preview an interval instead of a job: 30s, 5m, 1h, 1d.")
@@ -59,7 +61,7 @@ def next_command(
     after: str | None,
 ) -> None:
     """Show the next fires: of all jobs by time, of one JOB, or of a schedule given by --cron, --interval or --at."""
-    limit = count or (MOST if days else 5)
+    limit = count or (MAX_FIRES if days else 5)
     given = [name for name, value in (("--cron", cron), ("--interval", interval), ("--at", instant)) if value]
     if len(given) > 1 or (given and job):
         raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} do not go together")

@@ -34,13 +34,10 @@ def _list(invocation: Invocation) -> None:
 
     with invocation.store() as (_, store):
         found, zone = list_targets(store), project_timezone(store)
-    if invocation.as_json:
-        print_json([target_json(view) for view in found])
+    none = "no targets; declare some under `notify:` in rota.yaml and apply it"
+    if invocation.listed(found, target_json, none=none):
         return
-    if not found:
-        click.echo("no targets; declare some under `notify:` in rota.yaml and apply it")
-        return
-    titles = ("TARGET", "TOLD BY", "TOLD OF", "STATE")
+    titles = ("TARGET", "CHANNEL", "EVENTS", "STATE")
     columns = [*map(Column, titles), Column(f"LAST ({zone})", flexible=True)]
     print_table(columns, [_cells(view, zone, now=invocation.now()) for view in found])
 
@@ -147,12 +144,7 @@ def _list_deliveries(
         found = list_deliveries(store, status=status, about=job, target=target, limit=limit)
         zone = project_timezone(store)
     found = [one for one in found if invocation.covers(one.handle)]
-    if invocation.as_json:
-        print_json([delivery_json(one) for one in found])
-        return
-    invocation.tell_scope()
-    if not found:
-        click.echo("no deliveries")
+    if invocation.listed(found, delivery_json, none="no deliveries", scoped=True):
         return
     titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "TRIES")
     columns = [*map(Column, titles), Column("ANSWER", flexible=True)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rota.operations.pause import JobSelection, Paused
 
 
-NAMED = 5
+MAX_NAMES = 5
 
 
 @click.command("pause", cls=RotaCommand)
@@ -110,7 +110,7 @@ def _tell(
     if invocation.as_json:
         print_json(paused_json(told, until=end, reason=reason, everything=everything, dry_run=dry_run))
         return
-    names = f" ({', '.join(told.jobs)})" if not everything and len(told.jobs) <= NAMED else ""
+    names = f" ({', '.join(told.jobs)})" if not everything and len(told.jobs) <= MAX_NAMES else ""
     what = f"{counted(len(told.jobs), 'job')}{names}{pause_words(end, reason, zone=zone, now=invocation.now())}"
     running = f" Running: {', '.join(told.running)}, left to finish." if told.running else ""
     click.echo(f"{'would pause' if dry_run else 'paused'} {what}.{running} {_account(told, end)}")

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 LIMIT = 20
-MOST = 1000
+MAX_POSITION = 1000
 
 
 @click.command("queue", cls=RotaCommand)
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(1, MOST),
+    type=click.IntRange(1, MAX_POSITION),
     default=LIMIT,
     show_default=True,
     help="Maximum number of lines in each section.",
@@ -42,7 +42,7 @@ def queue_command(invocation: Invocation, *, limit: int) -> None:
     now = invocation.now()
     with invocation.store() as (place, store):
         view = _covered(
-            invocation, look_at_queue(store, place.state, limit=MOST if place.scope else limit, now=now), limit
+            invocation, look_at_queue(store, place.state, limit=MAX_POSITION if place.scope else limit, now=now), limit
         )
         zone = project_timezone(store)
     if invocation.as_json:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from rota.store.driver import Store
 
 
-LOOK_AGAIN = 0.05
-WAIT_TOLD = 1.0
+POLL_SECONDS = 0.05
+WAIT_REASON_SECONDS = 1.0
 """After how many seconds it is said why a run does not start."""
 STILL_WAITING = 5
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
@@ -241,12 +241,12 @@ class _RunFollower(_Follower):
                 return self._leave_at_limit()
             if not attended(self._store, self._place.state, now=self._invocation.now(), run=self._run):
                 return self._leave_alone()
-            self._invocation.pause(LOOK_AGAIN)
+            self._invocation.pause(POLL_SECONDS)
             self._run = show_run(self._store, self._run.id).run
             if self._run.started_at is not None and not shown_start:
                 shown_start = True
                 self._started()
-            elif clock.monotonic() - began >= WAIT_TOLD:
+            elif clock.monotonic() - began >= WAIT_REASON_SECONDS:
                 self._tell_wait()
             self._print(self._reader.lines())
         self._print(self._reader.rest())
@@ -532,7 +532,7 @@ class _CallFollower(_Follower):
         while not view.status.final:
             if self._expired():
                 return self._leave_at_limit(view)
-            self._invocation.pause(LOOK_AGAIN)
+            self._invocation.pause(POLL_SECONDS)
             view = self._look()
             if view.started_at is not None and not shown_start:
                 shown_start = True

@@ -38,11 +38,8 @@ def _list(invocation: Invocation) -> None:
             if invocation.applied():
                 _, store = stack.enter_context(invocation.store())
         found = look_at_secrets(store, place.state, invocation.environ, address=place.store)
-    if invocation.as_json:
-        print_json([secret_json(one) for one in found])
-        return
-    if not found:
-        click.echo("nothing that is applied names a secret; `env: {NAME: {secret: NAME}}` of a job does")
+    none = "no applied job or target names a secret; `env: {NAME: {secret: NAME}}` of a job does"
+    if invocation.listed(found, secret_json, none=none):
         return
     rows: list[list[Cell | str]] = [
         [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), _who(one)] for one in found

@@ -143,7 +143,7 @@ def worker_command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **e
     return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)
 
 
-LOOK_AGAIN = 0.05
+POLL_SECONDS = 0.05
 
 
 @click.command("stop", cls=RotaCommand)
@@ -185,7 +185,7 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
         click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
     try:
         while serves(state):
-            invocation.pause(LOOK_AGAIN)
+            invocation.pause(POLL_SECONDS)
     except KeyboardInterrupt:
         click.echo(f"not waiting any more; pid {pid} goes on stopping", err=True)
         raise

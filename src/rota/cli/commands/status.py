@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rota.store.driver import Store
 
 
-SHOWN = 5
+MAX_NAMES = 5
 WIDTH = 1000
 WHY = 100
 WAITING = "results are kept and stored when it is back; what is due then is started by the jobs' own rules"
@@ -169,15 +169,15 @@ def _attention(view: "SystemView") -> Iterator[str]:
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     if view.attention:
         yield click.style("attention", bold=True)
-        width = max(len(one.name) for one in view.attention[:SHOWN])
-        for one in view.attention[:SHOWN]:
+        width = max(len(one.name) for one in view.attention[:MAX_NAMES])
+        for one in view.attention[:MAX_NAMES]:
             room = columns - width - len(one.command) - 7
             yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
-        if len(view.attention) > SHOWN:
-            yield f"  and {len(view.attention) - SHOWN} more   rota ack"
+        if len(view.attention) > MAX_NAMES:
+            yield f"  and {len(view.attention) - MAX_NAMES} more   rota ack"
     if view.seen:
-        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:SHOWN]))
-        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > SHOWN else ''}   rota ack"
+        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:MAX_NAMES]))
+        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > MAX_NAMES else ''}   rota ack"
 
 
 def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _workers(beat: "Heartbeat") -> str:
     told = []
     for presence, colour in (("alive", None), ("draining", "yellow"), ("gone", "red")):
         names = [one.worker.called for one in beat.workers if one.presence == presence]
-        shown = f"{', '.join(names[:SHOWN])}{' …' if len(names) > SHOWN else ''}"
+        shown = f"{', '.join(names[:MAX_NAMES])}{' …' if len(names) > MAX_NAMES else ''}"
         if names:
             told.append(click.style(f"{len(names)} {presence}: {shown}", fg=colour))
     return f"{' · '.join(told)} · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
@@ -248,9 +248,11 @@ def _workers(beat: "Heartbeat") -> str:
 def _elsewhere(beat: "Heartbeat") -> str:
     """Return the other machines; none of them is this folder's scheduler."""
     there = [one.worker.called for one in beat.workers if one.claims]
-    more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
+    more = f" and {len(there) - MAX_NAMES} more" if len(there) > MAX_NAMES else ""
     running = click.style("schedulers running elsewhere", fg="green")
-    return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
+    return (
+        f"{running} ({', '.join(there[:MAX_NAMES])}{more}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
+    )
 
 
 def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
@@ -288,14 +290,14 @@ def _running(view: "SystemView", *, now: datetime) -> str:
 
     if not view.running:
         return "none"
-    told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:SHOWN]]
-    more = f" and {len(view.running) - SHOWN} more" if len(view.running) > SHOWN else ""
+    told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:MAX_NAMES]]
+    more = f" and {len(view.running) - MAX_NAMES} more" if len(view.running) > MAX_NAMES else ""
     return " · ".join(told) + more
 
 
 def _abandoned(view: "SystemView", *, now: datetime) -> str:
-    told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:SHOWN]]
-    more = f" and {len(view.abandoned) - SHOWN} more" if len(view.abandoned) > SHOWN else ""
+    told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:MAX_NAMES]]
+    more = f" and {len(view.abandoned) - MAX_NAMES} more" if len(view.abandoned) > MAX_NAMES else ""
     return " · ".join(told) + more
 
 
@@ -303,8 +305,8 @@ def direct_words(calls: "DirectCallsView") -> str:
     """Return the direct calls in a few words: `2 waiting, 1 running (extract, pid 4121)`."""
     parts = [f"{len(calls.waiting)} waiting"] if calls.waiting else []
     if calls.running:
-        named = ", ".join(f"{view.name}, pid {(view.process or view.caller).pid}" for view in calls.running[:SHOWN])
-        more = ", …" if len(calls.running) > SHOWN else ""
+        named = ", ".join(f"{view.name}, pid {(view.process or view.caller).pid}" for view in calls.running[:MAX_NAMES])
+        more = ", …" if len(calls.running) > MAX_NAMES else ""
         parts.append(f"{len(calls.running)} running ({named}{more})")
     return ", ".join(parts)
 
@@ -343,13 +345,13 @@ def _pools(view: "SystemView") -> str:
 def _spent(view: "SystemView") -> str:
     """Return used budgets: `today $1.92 of $10.00 (claude-day)`, and exhausted ones."""
     told = []
-    for one in view.budgets[:SHOWN]:
+    for one in view.budgets[:MAX_NAMES]:
         account = one.account
         over = click.style(f", {say_amount(one.over, account.unit)} above it", fg="red") if one.over else ""
         waiting = click.style(f", {len(one.waiting)} waiting", fg="yellow") if one.waiting else ""
         used = say_used(one.settled, account.limit, account.unit)
         told.append(f"{say_this(account.per)} {used}{over} ({account.name}{waiting})")
-    more = f" and {len(view.budgets) - SHOWN} more" if len(view.budgets) > SHOWN else ""
+    more = f" and {len(view.budgets) - MAX_NAMES} more" if len(view.budgets) > MAX_NAMES else ""
     return " · ".join(told) + more
 
 
@@ -472,12 +474,7 @@ def _told(need: "AttentionItem", *, undo: bool, dry_run: bool) -> str:
 def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
     from rota.operations.status.attention import need_json
 
-    if invocation.as_json:
-        print_json([need_json(one) for one in needs])
-        return
-    invocation.tell_scope()
-    if not needs:
-        click.echo("nothing needs attention")
+    if invocation.listed(needs, need_json, none="nothing needs attention", scoped=True):
         return
     rows = []
     for one in needs:

@@ -11,7 +11,7 @@ import click
 
 from rota.cli.errors import FILE
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
-from rota.cli.output import background_streams, let_go
+from rota.cli.output import background_streams, release_stream
 from rota.model.clock import iso
 from rota.model.serialize import run_json
 from rota.operations.admin.service import own_program
@@ -89,9 +89,9 @@ def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole"
     if invocation.as_json:
         print_json(report_json(report))
     console.quiet = True
-    let_go(sys.stdout)
+    release_stream(sys.stdout)
     if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):  # its reader waits for the end of the pipe
-        let_go(sys.stderr)
+        release_stream(sys.stderr)
     pipe = int(invocation.environ[TELLS])
     with contextlib.suppress(BrokenPipeError):
         os.write(pipe, bytes([code_of(report)]))

@@ -110,11 +110,7 @@ def audit_command(invocation: Invocation, *, actor: str | None, since: str | Non
         zone = project_timezone(store)
         begin = read_instant(since, zone, now=now) if since else None
         found = read_trail(store, limit=limit, since=begin, actor=actor)
-    if invocation.as_json:
-        print_json([entry_json(one) for one in found])
-        return
-    if not found:
-        click.echo("no changes yet")
+    if invocation.listed(found, entry_json, none="no changes yet"):
         return
     rows = [
         [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]

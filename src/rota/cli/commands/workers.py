@@ -46,11 +46,7 @@ def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
         states = store.read(partial(worker_states, state=place.state))
         zone = project_timezone(store)
     found = [one for one in states if wanted <= one.worker.labels.items()]
-    if invocation.as_json:
-        print_json([worker_json(one) for one in found])
-        return
-    if not found:
-        click.echo("no worker" if not labels else "no worker has that label")
+    if invocation.listed(found, worker_json, none="no worker has that label" if labels else "no worker"):
         return
     titles = ("NAME", "STATE", "SLOTS", "DOES", f"SINCE ({zone})", "LAST SEEN", "TAKES", "LABELS")
     columns = [*map(Column, titles), Column("WHERE", flexible=True)]
