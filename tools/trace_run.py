@@ -71,7 +71,7 @@ def trace_run() -> dict[str, int]:
         _rota("--dir", folder, "apply")
         while clock.now() <= due:
             threading.Event().wait(0.1)
-        _rota("--dir", folder, "tick")
+        _rota("--dir", folder, "tick", "--quiet")
     if not trace.ended:
         raise SystemExit("the delivery was not stored: nothing was traced to its end")
     return trace.modules()

@@ -52,7 +52,7 @@ def write(project: Project, operation: Callable[[Database], object]) -> None:
 
 
 def keep_talking(db: Database, session: AgentSession) -> None:
-    job = db.row("job_id_of", name="talk")
+    job = db.row("job_by_name", name="talk")
     assert job is not None
     save_session(db, job[0], session, run_id="r", now=NOON)
 

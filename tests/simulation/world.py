@@ -10,13 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rota.engine.activity import next_release
 from rota.engine.loops.loop import Loop
 from rota.engine.membership.session import Session, open_session
 from rota.engine.recovery import RecoveryContext, recover
 from rota.engine.scheduler import Engine
 from rota.engine.transactions.claim import Claimed
 from rota.engine.transactions.finish import Finished
-from rota.engine.transactions.pause import next_release
 from rota.model.clock import Clock
 from rota.model.errors import SpawnFailed
 from rota.model.records import Outcome, ProcessIdentity

@@ -16,7 +16,7 @@ from rota.rules.activity import mode_at, next_change
 from rota.rules.liveness import Ticks
 from rota.rules.schedule.blackouts import quiet_until
 from rota.store.driver import Database
-from rota.store.tables import activity, groups, jobs, processes, runs
+from rota.store.tables import activity, groups, jobs, processes, queue, runs
 from rota.store.tables import activity as activity_table
 
 T = TypeVar("T")
@@ -192,6 +192,14 @@ def next_pause_end(db: Database) -> datetime | None:
     everything = everything_paused(db)
     found.append(everything.until if everything else None)
     return min((at for at in found if at is not None), default=None)
+
+
+def next_release(db: Database) -> datetime | None:
+    """Return when the next waiting run is released or expires, or a timed pause or provider hold ends."""
+    found = [db.row("run_next_release"), db.row("run_next_expiry")]
+    due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
+    due += [next_pause_end(db), queue.next_end(db)]
+    return min((at for at in due if at is not None), default=None)
 
 
 KEY = "ticks"

@@ -14,7 +14,7 @@ from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Kind, Work
 from rota.rules.admission import ConditionResult
-from rota.runners.agent_step import TASK, is_agent
+from rota.runners.agent_step import TASK
 from rota.runners.command import CheckResult, CommandRunner, prepare, prepare_check, read_ended
 from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.output import folder_of
@@ -87,7 +87,7 @@ class KeeperProcesses:
             ended = await self._runner.outcome(folder, identity, work)
         finally:
             secrets = self._secrets.pop(run_id, ())
-        return await asyncio.to_thread(read_agent, folder, ended, secrets) if is_agent(folder) else ended
+        return await asyncio.to_thread(read_agent, folder, ended, secrets) if (folder / TASK).exists() else ended
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Run a condition in a process of its own (R-09)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from rota.engine.activity import outlook
+from rota.engine.activity import next_release, outlook
 from rota.engine.loops.callers import Callers
 from rota.engine.loops.claimer import Claimer, PeerNotifier
 from rota.engine.loops.executor import Executor, Outputs
@@ -19,7 +19,6 @@ from rota.engine.loops.pruner import Pruner
 from rota.engine.loops.recorder import (
     LeakedThreadPools,
     Recorder,
-    is_activity,
     moves_fires,
     notifies,
     one_of_each_kind,
@@ -30,7 +29,7 @@ from rota.engine.ports import Functions, Post, Processes, Sources
 from rota.engine.transactions.claim import Claimed, ClaimOwner
 from rota.engine.transactions.finish import Finished
 from rota.engine.transactions.fire import Fired, replan
-from rota.engine.transactions.pause import next_release, release_due
+from rota.engine.transactions.pause import release_due
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
@@ -216,9 +215,9 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks = []
-        await self.outbox.finish()
         if self._fires:
             await self.deliveries.finish()
+        await self.outbox.finish()
         self.callers.close()
 
     async def abandon(self) -> None:
@@ -369,9 +368,10 @@ class Engine:
         self._recorder.all_ended(finished)
 
     def _recorded(self, ended: Recorded) -> None:
-        for finished in ended.batch:
+        for finished, carried in zip(ended.batch, ended.carried, strict=True):
             self._notify_finished(finished.run_id)
-            self.items.left(finished.run_id)
+            if carried is None or carried.agent:
+                self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
@@ -387,14 +387,14 @@ class Engine:
             return
         if claimed is None:
             self.outbox.loop.wake()  # another process may have claimed what it works on
-        if claimed is None or uses_worktree(claimed):
-            self.workspace_loop.wake()
         if carried.direct:
             self.direct_loop.wake()  # nobody need watch its caller any more
         if claimed is None or notifies(claimed):
             self.deliveries.loop.wake()
-        if claimed is None or is_activity(claimed):
-            self.cadence_loop.wake()
+        if claimed is None or claimed.spec.work.agent is not None:
+            self.cadence_loop.wake()  # it may count as activity
+            if claimed is None or uses_worktree(claimed):
+                self.workspace_loop.wake()
 
     def _notify_finished(self, run_id: str) -> None:
         """Notify the observer. A failing observer is logged and does not affect the rest of the batch."""
@@ -452,32 +452,31 @@ class Engine:
         return None
 
 
-PASSES = 2
-MOST_PASSES = 1000
+MAX_PASSES = 1000
 
 
 async def run_once(engine: Engine, clock: Clock) -> datetime:
-    """Fire and claim what is due; return when the look was over. What comes later is left to later ticks.
+    """Fire and claim what is due; return the time of the claim. Later ticks handle later work.
 
-    While it carries runs, a tick fills the slots that become free with what was there at its look, so that a queue
-    drains and every tick ends.
+    While runs execute, free slots are filled only with runs that were queued by then, so that every tick ends.
     """
     if engine.claimer.allowed:
-        await _go_round(engine, clock)
+        await _run_loops(engine, clock)
     engine.claimer.until = clock.now()
     await engine.claim_loop.turn()
     return engine.claimer.until
 
 
-async def _go_round(engine: Engine, clock: Clock) -> None:
-    """Let every duty go round, again while some has more to do that was due before.
+async def _run_loops(engine: Engine, clock: Clock) -> None:
+    """Run a round of every loop, and more while a loop is due again.
 
-    The second time finds what the first made possible: a pause that ended, a run that was let go. Pruning is not a part
-    of the look: it may take longer.
+    Fire comes last and claim after it, so that they see what the others made possible: a pause that ended, a run that
+    was released. Cancel comes after both, since a new run may replace another. Pruning may take longer and is left out.
     """
     began = clock.now()
-    loops = [loop for loop in engine.loops if loop is not engine.prune_loop]
-    for count in range(1, MOST_PASSES):
-        due = [await loop.turn() for loop in loops]
-        if count >= PASSES and not any(at is not None and at <= began for at in due):
+    flow = (engine.fire_loop, engine.claim_loop, engine.cancel_loop)
+    loops = [loop for loop in engine.loops if loop not in (*flow, engine.prune_loop)]
+    for _ in range(MAX_PASSES):
+        due = [await loop.turn() for loop in (*loops, *flow)]
+        if not any(at is not None and at <= began for at in due):
             break

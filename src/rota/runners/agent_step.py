@@ -26,11 +26,6 @@ TASK = "agent.json"
 TaskFacts = Mapping[str, Any]
 
 
-def is_agent(folder: Path) -> bool:
-    """Return whether a run's folder is that of an agent."""
-    return (folder / TASK).exists()
-
-
 def read_task(folder: Path) -> TaskFacts | None:
     """Return the stored facts of a task, or None."""
     return read_json(folder / TASK, needs="adapter")

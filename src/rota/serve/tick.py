@@ -9,14 +9,13 @@ from functools import partial
 from typing import Literal, Protocol
 
 from rota import faults
-from rota.engine.activity import KIND, note_look
+from rota.engine.activity import KIND, next_release, note_look
 from rota.engine.functions import FunctionTable
 from rota.engine.loops.in_flight import InFlightRun, handle_of
 from rota.engine.membership.locks import SERVE_LOCK, TICK_LOCK, holder_pid, serving_pid
 from rota.engine.membership.session import Entrance, take_turn
 from rota.engine.scheduler import run_once
 from rota.engine.transactions.fire import Fired
-from rota.engine.transactions.pause import next_release
 from rota.log import log
 from rota.model.clock import EPOCH, Clock
 from rota.model.errors import StateError
@@ -162,20 +161,27 @@ class Tick(Host):
     async def _carry(self) -> None:
         """Wait until all runs of this tick have ended and are recorded, or a stop is requested."""
         engine = self._engine
+        stopped = False
         async with self._background():
             empty = asyncio.create_task(engine.until_empty(), name="rota-empty")
             asked = asyncio.create_task(self._stopping.asked(), name="rota-stop")
             try:
-                await engine.prune_loop.turn()
                 await asyncio.wait([empty, asked], return_when=asyncio.FIRST_COMPLETED)
-                if asked.done():
+                if stopped := asked.done():
                     await self._stop(asked.result())
-                else:
-                    await engine.workspace_loop.turn()
             finally:
                 empty.cancel()
                 asked.cancel()
                 await asyncio.gather(empty, asked, return_exceptions=True)
+        if not stopped:
+            await engine.workspace_loop.turn()
+            await engine.prune_loop.turn()
+
+    async def _watch_round(self) -> datetime | None:
+        """Watch from the first interval on: the look has just checked everything."""
+        if self._watch.pulse.rounds == 0:
+            return self._clock.now() + self._watch_interval
+        return await super()._watch_round()
 
     async def _watch_further(self) -> None:
         """Handle cancellations and callers that left, which wake no tick; leave further claims to a daemon."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
-from rota.engine.activity import outlook
+from rota.engine.activity import next_release, outlook
 from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
@@ -23,7 +23,6 @@ from rota.engine.scheduler import Engine
 from rota.engine.transactions.budgets import charge_request
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.finish import Finished
-from rota.engine.transactions.pause import next_release
 from rota.engine.transactions.poll import scheduler_state
 from rota.model.agents import Source
 from rota.model.clock import parse_duration

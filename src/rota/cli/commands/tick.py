@@ -64,7 +64,8 @@ def _tick(invocation: Invocation, place: "ProjectPaths", *, quiet: bool, verbose
 
     refuse_included(place, invocation.environ, verb="tick")
     console = TickConsole(place, invocation.clock, quiet=quiet or invocation.as_json)
-    console.when_looked = lambda report: _looked(invocation, report, console)
+    if TELLS in invocation.environ:
+        console.when_looked = lambda report: _looked(invocation, report, console)
     in_one_place = not console.quiet and same_stream()
     with background_streams(say_dropped(invocation.clock, as_json=invocation.as_json)):
         configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
@@ -84,8 +85,6 @@ def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole"
 
     The answer is optional: a starter that was killed meanwhile costs the runs nothing.
     """
-    if TELLS not in invocation.environ:
-        return
     if invocation.as_json:
         print_json(report_json(report))
     console.quiet = True

@@ -132,11 +132,15 @@ class Claimer:
             partial(self._claim, free=free, until=self.until, now=self._clock.now()),
             WriteOptions(
                 prefetch=partial(self._ask, free=free),
-                on_precommit=lambda claims: self._functions.prepare(claims.claimed),
+                on_precommit=self._foretell,
             ),
         )
         self._slots.filling = True
         self._claiming.add_done_callback(partial(self._claimed, free=free))
+
+    def _foretell(self, claims: Claims) -> None:
+        if any(claimed.started for claimed in claims.claimed):
+            self._functions.prepare(claims.claimed)
 
     @property
     def _portion(self) -> int:

@@ -139,6 +139,11 @@ class InFlightRun:
         return self.work is not None and self.work.agent is not None
 
     @property
+    def may_leak(self) -> bool:
+        """Whether code of it may still run in a thread of this process after its end."""
+        return self.in_process or (self.claimed is not None and bool(self.claimed.spec.gates.conditions))
+
+    @property
     def stopping(self) -> bool:
         """Whether it was asked to end early."""
         return self.stop is not StopRequest.NONE

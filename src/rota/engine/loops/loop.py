@@ -1,16 +1,19 @@
-"""The skeleton of every loop, and the report of storage errors."""
+"""The skeleton of every loop, the report of storage errors, and calls in threads."""
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from rota.engine.clock import Alarm
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import DatabaseGone, RotaError, StateError
+from rota.model.errors import DatabaseGone, RotaError, SourceError, StateError
 
+T = TypeVar("T")
 Round = Callable[[], Awaitable[datetime | None]]
 AlarmFactory = Callable[[asyncio.Event], Alarm]
 FIRST_PAUSE = timedelta(seconds=1)
@@ -132,3 +135,56 @@ class StorageErrors:
         except StateError as error:
             self.meet(stage, error)
             raise
+
+
+async def call_in_thread(
+    call: Callable[[], T],
+    *,
+    within: float,
+    hide: Callable[[RotaError], RotaError],
+    late: Callable[[], None] = lambda: None,
+) -> T:
+    """Return the answer of a call in a thread of its own; raise its error, or SourceError after `within` seconds.
+
+    A thread cannot be ended: a call that takes too long is left. `late` is called when the caller gets no answer: it
+    was cancelled, or the answer came after the time limit. `hide` removes secrets from an error.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def hand_over(value: T | None, error: BaseException | None) -> None:
+        if answer.cancelled():
+            late()
+        elif error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)  # type: ignore[arg-type]
+
+    def work() -> None:
+        value, error = _called(call, hide)
+        try:
+            loop.call_soon_threadsafe(hand_over, value, error)
+        except RuntimeError:
+            pass  # the loop is closed: the next process finds the claim in the database
+
+    threading.Thread(target=work, name="rota-source", daemon=True).start()
+    try:  # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the answer
+        await asyncio.wait([answer], timeout=within)
+    except asyncio.CancelledError:
+        if not answer.cancel():
+            answer.exception()
+            late()
+        raise
+    if answer.cancel():
+        hint = "look at the source, or raise its `timeout`"
+        raise SourceError(f"it did not answer within {within:g} s", hint=hint)
+    return answer.result()
+
+
+def _called(call: Callable[[], T], hide: Callable[[RotaError], RotaError]) -> tuple[T | None, BaseException | None]:
+    try:
+        return call(), None
+    except RotaError as error:
+        return None, hide(error)
+    except Exception as error:
+        return None, hide(SourceError(f"{type(error).__name__}: {error}".rstrip(": ")))

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from rota import faults
-from rota.engine.loops.loop import Loop
-from rota.engine.loops.work_sources import ThreadedSources
+from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Message, Post
 from rota.engine.transactions.notifications import tell_late
 from rota.log import log
@@ -191,7 +190,6 @@ class ThreadedPost:
         self._settings = settings
         self._environ = environ
         self._secrets = Secrets(settings.state, environ)
-        self._threads = ThreadedSources(settings, environ)
         self.senders: Mapping[Channel, Callable[[Message], DeliveryResult]] = {
             Channel.WEBHOOK: self._webhook,
             Channel.APPRISE: self._apprise,
@@ -210,7 +208,7 @@ class ThreadedPost:
     async def _bounded(self, attempt: Callable[[], DeliveryResult], target: Target) -> DeliveryResult:
         within = target.timeout.total_seconds() + SLACK
         try:
-            return await self._threads.ask(attempt, within=within)
+            return await call_in_thread(attempt, within=within, hide=self._secrets.hide_in)
         except InvalidValue as error:
             return DeliveryResult(ok=False, error=self._secrets.hide(str(error)), hopeless=True)
         except RotaError as error:

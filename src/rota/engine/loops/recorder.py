@@ -42,11 +42,6 @@ def notifies(claimed: Claimed) -> bool:
     return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
 
 
-def is_activity(claimed: Claimed) -> bool:
-    """Tell whether the end of a run may count as activity."""
-    return claimed.spec.work.agent is not None
-
-
 def moves_fires(claimed: Claimed) -> bool:
     """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
     alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
@@ -160,8 +155,9 @@ class Recorder:
         """
         self._flush_planned = False
         batch = self._outcomes
-        kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
         left = [self._in_flight.get(finished.run_id) for finished in batch]
+        may_leak = [one.run_id for one, run in zip(batch, left, strict=True) if run is None or run.may_leak]
+        kept = {run_id for run_id in may_leak if self._functions.holds(run_id)}
         alone = all(has_no_dependents(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
         mode = FinishMode.BATCH_INDEPENDENT if alone else FinishMode.BATCH_LOCKED
         aside = alone and not kept and self._slots.exclusive

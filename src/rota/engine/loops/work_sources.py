@@ -1,7 +1,6 @@
 """The loops that fetch work items and report their outcomes."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rota import faults
-from rota.engine.loops.loop import Loop
+from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Sources
 from rota.engine.transactions import agents
 from rota.engine.transactions.claim import Claimed
@@ -242,45 +241,5 @@ class ThreadedSources:
         return one.value or "" if one.secret is None else self._secrets.find(one.secret)
 
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
-        """Return what a call brings; raise what it raises, or SourceError when it takes too long.
-
-        `late` is called when the caller gets no answer: it was cancelled, or the answer came after the time limit.
-        """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def hand_over(found: T | None, error: BaseException | None) -> None:
-            if answer.cancelled():
-                late()
-            elif error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(found)  # type: ignore[arg-type]
-
-        def work() -> None:
-            found, error = self._called(call)
-            try:
-                loop.call_soon_threadsafe(hand_over, found, error)
-            except RuntimeError:
-                pass  # the loop is closed: the next process finds the claim in the database
-
-        threading.Thread(target=work, name="rota-source", daemon=True).start()
-        try:  # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the answer
-            await asyncio.wait([answer], timeout=within)
-        except asyncio.CancelledError:
-            if not answer.cancel():
-                answer.exception()
-                late()
-            raise
-        if answer.cancel():
-            hint = "look at the source, or raise its `timeout`"
-            raise SourceError(f"it did not answer within {within:g} s", hint=hint)
-        return answer.result()
-
-    def _called(self, call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-        try:
-            return call(), None
-        except RotaError as error:
-            return None, self._secrets.hide_in(error)
-        except Exception as error:
-            return None, self._secrets.hide_in(SourceError(f"{type(error).__name__}: {error}".rstrip(": ")))
+        """Call in a thread; return its answer, raise its error, or SourceError after `within` seconds."""
+        return await call_in_thread(call, within=within, hide=self._secrets.hide_in, late=late)

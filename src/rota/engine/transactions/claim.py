@@ -108,10 +108,12 @@ def claim(
     if claiming_paused(db, now):
         return []
     room = queue.room(db)
-    served = serve(db, holder, free, room=room, alive=alive, now=now, until=until)
-    called = [Claimed(one.run, one.spec, one.slot, one.started, one.call) for one in served]
-    if until is not None and anybody_came_after(db, until):
-        return called
+    called: list[Claimed] = []
+    if direct_calls.anybody_waits(db):
+        served = serve(db, holder, free, room=room, alive=alive, now=now, until=until)
+        called = [Claimed(call.run, call.spec, call.slot, call.started, call.call) for call in served]
+        if until is not None and anybody_came_after(db, until):
+            return called
     known.plain = _is_plain(room, holder.takes)
     left = free[len(called) :]
     queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until)

@@ -53,7 +53,7 @@ def serve(
     machine, whom a worker there serves. `until`: serve only those who had come by then.
     """
     served: list[Served] = []
-    for call in direct_calls.calls(db) if direct_calls.anybody_waits(db) else ():
+    for call in direct_calls.calls(db):
         if call.slot is not None:
             continue
         if holder.elsewhere(call.caller):
@@ -73,8 +73,7 @@ def serve(
 
 def anybody_came_after(db: Database, until: datetime) -> bool:
     """Tell whether somebody waits who came later than that."""
-    waiting = direct_calls.calls(db) if direct_calls.anybody_waits(db) else ()
-    return any(call.slot is None and call.asked_at > until for call in waiting)
+    return any(call.slot is None and call.asked_at > until for call in direct_calls.calls(db))
 
 
 def _serve(db: Database, call: WaitingCall, holder: "ClaimOwner", *, slot: int, now: datetime) -> Served:

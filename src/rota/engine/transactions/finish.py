@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from rota import faults
 from rota.engine.activity import note_agents
-from rota.engine.transactions import agents, groups, notifications, poll
-from rota.engine.transactions import budgets as budgets_transactions
+from rota.engine.transactions import agents, budgets, groups, notifications, poll
 from rota.engine.transactions.insert import RunRef, create_run
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.ids import new_id
@@ -22,7 +21,7 @@ from rota.rules.admission import waits_for_all
 from rota.rules.outcome import ONE_ATTEMPT, backing_off, ended_at, is_plain, next_attempt, settle
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.store.driver import Database
-from rota.store.tables import activity, budgets, jobs, queue, run_queries, runs, work_items
+from rota.store.tables import jobs, queue, run_queries, runs, work_items
 from rota.store.tables.processes import hold_jobs_waited_for, lock_jobs_of_runs
 from rota.text.runs import outages_before
 
@@ -147,7 +146,7 @@ def finish(
         hold_jobs_waited_for(db, job_ids)
     else:
         lock_jobs_of_runs(db, [result.run_id for result in results])
-    _prefetch(db)
+    runs.prefetch_end_facts(db)
     ended: list[runs.FinishedRun] = []
     if all(is_plain(result.outcome) for result in results):
         ends = [_settled(result, RUNNING, now) for result in results]
@@ -163,16 +162,10 @@ def finish(
         if run.outcome.state is not None:
             jobs.save_job_state(db, run.job_id, run.outcome.state)
         keep_session(db, run.id, run.outcome, job_id=run.job_id, now=now)
-    poll.save(db, (run.outcome.scheduler_state for run in ended))
+    if changes := [run.outcome.scheduler_state for run in ended if run.outcome.scheduler_state]:
+        poll.save(db, changes)
     note_agents(db, [run.id for run in ended if run.outcome.provider is not None], now=now)
     return {run.id: run.outcome for run in ended}
-
-
-def _prefetch(db: Database) -> None:
-    """Ask ahead what every end reads, so that none of it is a round trip of its own."""
-    budgets.prefetch_held(db)
-    work_items.prefetch_open(db)
-    activity.prefetch_poll_job(db)
 
 
 def _prefetch_standing(db: Database, job_ids: Collection[str], *, last: bool) -> None:
@@ -273,9 +266,7 @@ def _end(
 ) -> list[runs.FinishedRun]:
     if ends and mode is FinishMode.SINGLE:
         lock_jobs_of_runs(db, [end.run_id for end in ends])
-    ends = [
-        end._replace(outcome=budgets_transactions.price(db, end.outcome)) if end.outcome.usage else end for end in ends
-    ]
+    ends = [end._replace(outcome=budgets.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
     sent = partial(_prefetch_standing, db, job_ids, last=mode is FinishMode.BATCH_INDEPENDENT)
     ended = runs.finish_runs(db, ends, epoch=epoch, sent=sent) if ends else []
     if not ended:
@@ -292,11 +283,12 @@ def _end(
     if answered:
         asked = (agents.ProviderAnswer(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered)
         agents.note_answers(db, asked, now=now)
-    began = {end.run_id for end in started}
-    budgets_transactions.settle(
-        db, [budgets_transactions.EndedSpender(run.id, run.outcome.usage, run.id in began) for run in ended], now=now
-    )
-    agents.settle(db, ended, now=now)
+    facts = runs.end_facts(db)
+    if facts.budget_held:
+        began = {end.run_id for end in started}
+        budgets.settle(db, [budgets.EndedSpender(run.id, run.outcome.usage, run.id in began) for run in ended], now=now)
+    if facts.work_open:
+        agents.settle(db, ended, now=now)
     return ended
 
 
@@ -309,11 +301,11 @@ def follow_up(
     of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs. All
     retries come first: who stands in line waits for them too.
     """
-    further = poll.follow(db, ended, now=now)
+    further = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
     failed = [run for run in ended if run.status is Status.FAILED]
     retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
     for run in ended:
-        failures, waited_for, notifies = standing[run.job_id]
+        failures, waited_for, notifies, _ = standing[run.job_id]
         if run.id in retried:
             if notifies:
                 notifications.tried_again(db, run.id, retried[run.id])

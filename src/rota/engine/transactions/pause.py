@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota import faults
-from rota.engine.activity import ALL_KEY, PauseState, everything_paused, is_over, next_pause_end
+from rota.engine.activity import ALL_KEY, PauseState, everything_paused, is_over
 from rota.engine.clock import tzdata_version
 from rota.engine.transactions.enqueue import active_for, enqueue, skip, skip_planned
 from rota.engine.transactions.finish import end_runs, expire
 from rota.engine.transactions.fire import ends_at, settle
 from rota.engine.transactions.insert import RunRef
 from rota.engine.transactions.poll import give_up
-from rota.model.clock import MILLISECOND, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.clock import MILLISECOND, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.states import Trigger
 from rota.rules.admission import Refuse, Verdict, judge
@@ -249,14 +249,6 @@ class Released:
     expired: list[str]
     pauses: list[PauseEnded]
     holds: list[str]
-
-
-def next_release(db: Database) -> datetime | None:
-    """Return when the next waiting run is let go or expires, or a timed pause or the hold of a provider is over."""
-    found = [db.row("run_next_release"), db.row("run_next_expiry")]
-    due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
-    due += [next_pause_end(db), queue.next_end(db)]
-    return min((at for at in due if at is not None), default=None)
 
 
 def release_due(db: Database, *, now: datetime) -> Released:

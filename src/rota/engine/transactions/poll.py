@@ -45,17 +45,8 @@ def on_demand(db: Database, *, now: datetime) -> runs.NewRun | None:
     return runs.NewRun(id=new_id(now), job=job, trigger=Trigger.NEED, created_at=now)
 
 
-def follow(db: Database, ended: Sequence[runs.FinishedRun], *, now: datetime) -> list[runs.RunEnd]:
-    """Store how a poll ended and let go who waited for it; return those that end because it failed."""
-    job_id = activity.poll_job_id(db) if ended else None
-    further: list[runs.RunEnd] = []
-    for run in ended:
-        if run.job_id == job_id:
-            further += _follow(db, run, now=now)
-    return further
-
-
-def _follow(db: Database, run: runs.FinishedRun, *, now: datetime) -> list[runs.RunEnd]:
+def follow(db: Database, run: runs.FinishedRun, *, now: datetime) -> list[runs.RunEnd]:
+    """Store how a poll ended and release the runs that wait for it; return those that end because it failed."""
     outcome = run.outcome
     job = jobs.job_by_id(db, run.job_id)
     activity.suggest(db, job.id, bounded(outcome.suggested, job.spec.schedule))

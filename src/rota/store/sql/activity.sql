@@ -25,9 +25,6 @@ SELECT id FROM job WHERE mode = :mode AND quiet = :quiet
 -- name: job_set_mode
 UPDATE job SET mode = :mode, quiet = :quiet WHERE id = :id
 
--- name: job_id_of
-SELECT id FROM job WHERE name = :name
-
 -- name: poll_last
 SELECT run_id, at, ok, detail, good_at, data FROM poll
 

@@ -108,9 +108,9 @@ UPDATE job SET held_for = :held_for, anchored_at = :anchored_at, used_up_at = :u
 WHERE id = :id AND version = :version AND paused_at IS NOT NULL
 
 -- name: job_standing
--- What the end of a run must look after in its job: failures to be forgotten, runs that wait for others, who is told.
+-- What the end of a run affects in its job: a count of failures, runs that wait, notifications, the shared poll.
 SELECT failures, EXISTS (SELECT 1 FROM run WHERE job_id = :id AND waiting_for IS NOT NULL AND waiting_for IN ('predecessor', 'replaced_run')),
-       EXISTS (SELECT 1 FROM notifying WHERE job_id = :id)
+       EXISTS (SELECT 1 FROM notifying WHERE job_id = :id), name = 'rota/poll'
 FROM job WHERE id = :id
 
 -- name: job_count_failure

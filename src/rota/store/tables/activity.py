@@ -105,17 +105,6 @@ class Polled:
     data: Mapping[str, Any] | None
 
 
-def prefetch_poll_job(db: Database) -> None:
-    """Prefetch `poll_job_id`."""
-    db.prefetch("job_id_of", name=POLL)
-
-
-def poll_job_id(db: Database) -> str | None:
-    """Return the identifier of the poll job, None for none."""
-    job_id: str | None = value_of(db, "job_id_of", name=POLL)
-    return job_id
-
-
 def last_poll(db: Database) -> Polled | None:
     """Return the newest poll, None for none."""
     return record_or_none(Polled, db.row("poll_last"))

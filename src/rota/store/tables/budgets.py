@@ -171,11 +171,6 @@ def spend_request(db: Database, run_id: str, window_id: int, *, account: str, jo
     return True
 
 
-def prefetch_held(db: Database) -> None:
-    """Prefetch the first query of `held`."""
-    db.prefetch("budget_any_held")
-
-
 def held(db: Database, run_ids: Sequence[str]) -> list[HeldAmount]:
     """Return the reservations of these runs. Every end of a run reads them, so it first checks whether any exist."""
     if db.row("budget_any_held") is None:

@@ -317,11 +317,12 @@ def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
 
 
 class JobState(NamedTuple):
-    """The state of a job at the end of a run: failed chains in a row, waiting runs, notification targets."""
+    """What the end of a run affects in its job: failed chains in a row, runs that wait, notifications, the poll."""
 
     failures: int
     waited_for: bool
     notifies: bool
+    polls: bool
 
 
 def prefetch_standing(db: Database, job_id: str) -> None:

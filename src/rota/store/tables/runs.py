@@ -266,6 +266,23 @@ def ending_runs(db: Database, run_ids: Sequence[str]) -> dict[str, RunState]:
     return {run_id: record_of(RunState, state) for run_id, *state in rows}
 
 
+class EndFacts(NamedTuple):
+    """Whether any run holds a budget, and whether any holds a work item."""
+
+    budget_held: bool
+    work_open: bool
+
+
+def prefetch_end_facts(db: Database) -> None:
+    """Prefetch `end_facts`."""
+    db.prefetch("run_end_facts")
+
+
+def end_facts(db: Database) -> EndFacts:
+    """Return which tables the end of a run has to read."""
+    return EndFacts(*map(bool, db.row("run_end_facts") or ()))
+
+
 def finish_runs(
     db: Database, ends: Sequence[RunEnd], *, epoch: int | None, sent: Callable[[], None] = lambda: None
 ) -> list[FinishedRun]:

@@ -35,11 +35,6 @@ def forget(db: Database, claim: str) -> None:
     db.execute("work_forget", claim=claim)
 
 
-def prefetch_open(db: Database) -> None:
-    """Prefetch the first query of `open_claims`."""
-    db.prefetch("work_any_open")
-
-
 def open_claims(db: Database, run_ids: Sequence[str]) -> list[Claim]:
     """Return the open claims of these runs; usually one read of an empty index."""
     if not run_ids or db.row("work_any_open") is None:

@@ -12,6 +12,10 @@ INSERT INTO counter AS known (status, worker_id, part, count)
 SELECT item ->> 0, item ->> 1, pg_backend_pid() % 256, CAST(item ->> 2 AS bigint) FROM json_array_elements(CAST(:counts AS json)) AS item
 ON CONFLICT (status, worker_id, part) DO UPDATE SET count = known.count + excluded.count
 
+-- name: run_end_facts
+-- Whether any run holds a budget, and whether any holds a work item: as a rule none does, and ends need not look further.
+SELECT EXISTS (SELECT 1 FROM budget_entry WHERE settled IS NULL), EXISTS (SELECT 1 FROM work_item WHERE ended_at IS NULL)
+
 -- name: run_by_id
 SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
     CAST(CAST(execution.artifacts AS json) -> 'usage' AS text) AS usage,

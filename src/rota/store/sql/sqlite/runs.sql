@@ -10,6 +10,10 @@ INSERT INTO counter (status, worker_id, count)
 SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:counts) WHERE true
 ON CONFLICT (status, worker_id, part) DO UPDATE SET count = count + excluded.count
 
+-- name: run_end_facts
+-- Whether any run holds a budget, and whether any holds a work item: as a rule none does, and ends need not look further.
+SELECT EXISTS (SELECT 1 FROM budget_entry INDEXED BY budget_entry_open WHERE settled IS NULL), EXISTS (SELECT 1 FROM work_item WHERE ended_at IS NULL)
+
 -- name: run_by_id
 SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
     execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
