@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from rota.declare.jobs import MISFIRE_GRACE
-from rota.model.spec import Anchor, Condition, Gates, WhenFalse
+from rota.model.spec import Anchor, Condition, Gates, Misfire, WhenFalse
 from rota.operations.workers import machines_needing, worker_states
 from rota.rules.liveness import AMONG_MACHINES
 from rota.testing.doubles import Script
@@ -245,7 +244,7 @@ async def test_a_machine_whose_clock_is_wrong_fires_and_claims_nothing_until_it_
 async def test_a_clock_that_differs_by_less_than_the_grace_is_followed(scene: Scene) -> None:
     """R-41: the clocks of machines are never quite the same."""
     scene.declare(command("tick", schedule=cron("*/10 * * * *")))
-    scene.skew = MISFIRE_GRACE
+    scene.skew = Misfire().grace
     await scene.advance("10m")
     assert scene.told("tick") == [("COMPLETED", None)]
 
@@ -267,4 +266,4 @@ async def test_a_wrong_clock_that_is_set_back_to_the_right_time_moves_nothing(sc
 
 
 def test_the_difference_that_clocks_may_have_is_the_grace_of_a_job_that_names_none() -> None:
-    assert AMONG_MACHINES == MISFIRE_GRACE
+    assert Misfire().grace == AMONG_MACHINES

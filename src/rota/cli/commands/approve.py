@@ -66,7 +66,6 @@ def _list(invocation: Invocation, store: "Store") -> None:
 
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
-
     from rota.engine.membership.control import wake
     from rota.operations.proposal_actions import approve
     from rota.operations.proposals import proposal

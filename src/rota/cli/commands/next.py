@@ -179,7 +179,6 @@ def _begin(schedule: "Schedule", since: datetime) -> datetime:
 
 
 def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
-
     from rota.cli.commands.check import first_fire
     from rota.operations.project.load import load_project
 

@@ -202,7 +202,6 @@ _WAITING = {
 
 
 def _runs(carries: "Carries") -> str:
-
     calls = counted(carries.direct, "direct call") if carries.direct else ""
     runs = counted(carries.running, "run") if carries.running or not calls else ""
     return " and ".join(part for part in (runs, calls) if part)

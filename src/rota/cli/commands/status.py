@@ -356,7 +356,6 @@ def _spent(view: "SystemView") -> str:
 
 
 def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
-
     if not view.heartbeat.fires:
         return "nothing: the scheduler is stopping"
     if not view.next:

@@ -37,7 +37,6 @@ def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
 
 
 def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
-
     from rota.operations.jobs import project_timezone
     from rota.operations.workers import read_labels, worker_json, worker_states
 
