@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from rota.declare.agents import AGENTS_POOL, own_pools, write_work_source
-from rota.declare.applicability import AT_BOOT, default_misfire, default_when_false
+from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
 from rota.declare.calendar import IGNORE, means_something, written_quiet
+from rota.declare.keys import GROUP, JOB, misfit
 from rota.declare.notifications import write_notify, write_target
 from rota.declare.problems import REBOOT
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
@@ -24,15 +26,12 @@ from rota.model.spec import (
     Condition,
     Draw,
     Gates,
-    GroupMode,
     Isolate,
     Jitter,
     JobSpec,
     Kind,
     Member,
-    MisfirePolicy,
     Mode,
-    OnFailure,
     OverlapPolicy,
     QuietHours,
     RepeatedFailure,
@@ -199,9 +198,8 @@ def _scalar(value: Any) -> str:
 
 Keys = dict[str, Any]
 
-RECHECK = timedelta(seconds=60)
-_SCHEDULE = Schedule()
 _WORK = Work(Kind.COMMAND)
+_USUAL = JobSpec("", _WORK)
 _CONDITION = Condition()
 _AGENT = AgentWork("", "", "")
 
@@ -270,7 +268,7 @@ def _poll(spec: JobSpec) -> Keys:
     keys: Keys = {"url": work.url} if work.url else {"run": work.function}
     if work.headers:
         keys["headers"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.headers}
-    keys |= {"interval": _when(spec.schedule, "interval", zone=spec.schedule.timezone)["interval"]}
+    keys |= {"interval": _when(spec.schedule, zone=spec.schedule.timezone)["interval"]}
     if work.timeout is not None:
         keys["timeout"] = write_duration(work.timeout)
     return keys | {"budget": [spend.account for spend in spec.budgets]} if spec.budgets else keys
@@ -279,16 +277,57 @@ def _poll(spec: JobSpec) -> Keys:
 def export_keys(spec: JobSpec, top: Top) -> Keys:
     """Return the keys under which a file declares this job or group."""
     word = schedule_word(spec.schedule)
-    keys = _when(spec.schedule, word, zone=top.timezone) | _quiet(spec.schedule, top)
-    keys |= _group(spec.work) if spec.work.kind is Kind.GROUP else _what(spec, top)
-    keys |= _policies(spec, word)
+    keys = _when(spec.schedule, zone=top.timezone) | _quiet(spec.schedule, top)
+    keys |= {"members": [_member(member) for member in spec.work.members]} if spec.work.kind is Kind.GROUP else {}
+    keys |= _work(spec.work, top)
+    keys |= _fields(spec, _shape(spec, word))
+    keys |= _what(spec, top) if spec.work.kind is not Kind.GROUP else {}
+    if spec.misfire.policy is not default_misfire(word) and word not in ("", AT_BOOT):
+        keys["misfire"] = str(spec.misfire.policy)
+    if spec.overlap.policy is not OverlapPolicy.FORBID:
+        keys["overlap"] = str(spec.overlap.policy)
     keys |= _retention(spec.retention, top.retention)
-    keys |= {"notify": write_notify(spec.notify, spec.notify_own)} if spec.notifies else {}
-    keys |= {"finish_by": spec.finish_by} if spec.finish_by else {}
-    keys |= {"labels": list(spec.labels)} if spec.labels else {}
-    keys |= {"enabled": False} if not spec.enabled else {}
-    keys |= {"description": spec.description} if spec.description else {}
-    return keys
+    return keys | ({"notify": write_notify(spec.notify, spec.notify_own)} if spec.notifies else {})
+
+
+def _shape(spec: JobSpec, word: str) -> JobShape:
+    return JobShape(
+        schedule=word,
+        work=spec.work.kind,
+        python=spec.work.python is not None,
+        in_process=spec.work.in_process,
+        overlap=spec.overlap.policy,
+        misfire=spec.misfire.policy,
+        conditions=bool(spec.gates.conditions),
+        when_false=spec.gates.when_false,
+        budget=bool(spec.budgets),
+    )
+
+
+_APART = frozenset({"timezone", "quiet_hours", "isolate", "work_source", "retry"})
+"""Keys whose default or value depends on more than their field."""
+
+
+def _fields(spec: JobSpec, shape: JobShape) -> Keys:
+    """Return the keys that have a field of their own, have an effect, and differ from their default."""
+    table = GROUP if spec.work.kind is Kind.GROUP else JOB
+    usual = replace(_USUAL, work=replace(_WORK, agent=_AGENT if spec.work.agent else None))
+    found: Keys = {}
+    for key in table.keys.values():
+        in_agent = key.field.startswith("work.agent.")
+        if not key.field or key.name in _APART or misfit(key.name, shape) or (in_agent and spec.work.agent is None):
+            continue
+        value = attrgetter(key.field)(spec)
+        if value != attrgetter(key.field)(usual):
+            found[key.name] = _written(value)
+    return found | ({"timeout": "never"} if found.get("timeout", 0) is None else {})
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_written(item) for item in value]
+    writer = _WRITERS.get(type(value))
+    return writer(value) if writer else str(value) if isinstance(value, str) else value
 
 
 def schedule_word(schedule: Schedule) -> str:
@@ -298,7 +337,7 @@ def schedule_word(schedule: Schedule) -> str:
     return "interval" if schedule.repeats else "at" if schedule.at else ""
 
 
-def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
+def _when(schedule: Schedule, *, zone: str) -> Keys:
     keys: Keys = {}
     if schedule.reboot:
         keys["cron"] = REBOOT
@@ -309,20 +348,7 @@ def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
     if schedule.by_mode is not None:
         modes = {mode.value: schedule.by_mode.of(mode) for mode in Mode}
         keys["interval"] = {mode: "never" if one is None else write_duration(one) for mode, one in modes.items()}
-    for key in ("at", "start_at", "end_at"):
-        if (at := getattr(schedule, key)) is not None:
-            keys[key] = iso(at)
-    if schedule.timezone != zone:
-        keys["timezone"] = schedule.timezone
-    if word == "interval":
-        keys |= _differing(schedule, _SCHEDULE, ("anchor", "first_run"))
-    if schedule.jitter is not None:
-        keys["jitter"] = _jitter(schedule.jitter)
-    if schedule.run_once:
-        keys["run_once"] = True
-    if schedule.excluded:
-        keys["except"] = list(schedule.excluded)
-    return keys
+    return keys | ({"timezone": schedule.timezone} if schedule.timezone != zone else {})
 
 
 def _quiet(schedule: Schedule, top: Top) -> Keys:
@@ -338,17 +364,14 @@ def _jitter(jitter: Jitter) -> str:
 
 
 def _what(spec: JobSpec, top: Top) -> Keys:
-    work = spec.work
-    keys = _work(work, top) | _differing(work, _WORK, ("params", "output"))
-    if work.timeout != _WORK.timeout:
-        keys["timeout"] = "never" if work.timeout is None else write_duration(work.timeout)
+    work, keys = spec.work, Keys()
     if not work.in_process:
         keys |= _surroundings(work, top)
     if written := _written_pools(spec):
         keys["pools"] = _draws(replace(spec, pools=written))
     keys |= spend_keys(spec.budgets)
-    keys |= _gates(spec.gates, spec.schedule)
-    keys |= {"priority": spec.priority} if spec.priority else {}
+    if spec.gates.conditions:
+        keys |= _waiting(spec.gates, spec.schedule)
     usual = Retry() if work.agent is None else Retry(max_attempts=1)
     return keys | ({"retry": _retry(spec.retry)} if spec.retry != usual else {})
 
@@ -366,57 +389,35 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     file, task = agent.prompt_file, agent.prompt
     asked = {"prompt_file": _place(file, top.folder)} if file else {"prompt": task if task.strip() else DEFAULT_PROMPT}
     keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
-    limits = {"model": agent.model, "max_turns": agent.max_turns, "max_usd": agent.max_usd}
-    keys |= {key: value for key, value in limits.items() if value is not None}
-    keys |= {"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {}
+    keys |= {"max_turns": agent.max_turns} if agent.max_turns is not None else {}
     if agent.source is not None:
         keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
-    return (
-        keys
-        | _differing(agent, _AGENT, ("session", "workspace", "rota_tools", "trust_project", "placeholders"))
-        | _briefed(agent)
-    )
-
-
-def _briefed(agent: AgentWork) -> Keys:
-    """Return what the runs of an agent carry over, and the step after them."""
-    keys: Keys = {"carry": [word.value for word in agent.carry]} if agent.carry else {}
-    after = agent.after
-    if after is not None:
-        step: Keys = {"command": list(after.command)} if after.command else {"shell": after.shell}
-        keys["after"] = step | _differing(after, AfterStep(), ("cwd",))
     return keys
+
+
+def _after(after: AfterStep) -> Keys:
+    step: Keys = {"command": list(after.command)} if after.command else {"shell": after.shell}
+    return step | _differing(after, AfterStep(), ("cwd",))
 
 
 def _work(work: Work, top: Top) -> Keys:
-    if work.kind is Kind.COMMAND:
-        return {"command": list(work.command)}
-    if work.kind is Kind.SHELL:
-        shell_with = {} if work.shell_with == _WORK.shell_with else {"shell_with": list(work.shell_with)}
-        return {"shell": work.shell, **shell_with}
     if work.agent is not None:
         return _agent(work.agent, top)
-    keys: Keys = {"run": work.function}
-    if work.python is not None and work.python != top.interpreter:
-        keys["python"] = work.python
-    elif work.python is None and work.isolate is Isolate.PROCESS:
-        keys["isolate"] = str(work.isolate)
-    return keys
+    if work.python is not None and work.python != top.interpreter and work.kind is Kind.FUNCTION:
+        return {"run": work.function, "python": work.python}
+    isolated = work.kind is Kind.FUNCTION and work.python is None and work.isolate is Isolate.PROCESS
+    return {"isolate": str(work.isolate)} if isolated else {}
 
 
 def _surroundings(work: Work, top: Top) -> Keys:
     keys: Keys = {}
     if work.env:
         keys["env"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.env}
-    if work.env_pass:
-        keys["env_pass"] = list(work.env_pass)
     if work.env_file is not None:
         keys["env_file"] = _place(work.env_file, top.folder)
     if work.cwd != top.folder:
         keys["cwd"] = _place(work.cwd, top.folder)
-    if work.term_grace != _WORK.term_grace:
-        keys["term_grace"] = write_duration(work.term_grace)
-    return keys | _differing(work, _WORK, ("on_restart",))
+    return keys
 
 
 def _place(path: str, folder: str) -> str:
@@ -432,25 +433,12 @@ def _draws(spec: JobSpec) -> Any:
     return {draw.pool: draw.cost for draw in spec.pools}
 
 
-def _gates(gates: Gates, schedule: Schedule) -> Keys:
-    keys: Keys = {}
-    if gates.conditions:
-        keys["conditions"] = [_condition(one) for one in gates.conditions]
-        keys |= _waiting(gates, schedule)
-    if gates.expires_after is not None:
-        keys["expires_after"] = write_duration(gates.expires_after)
-    if gates.needs_poll:
-        keys["needs_poll"] = True
-    return keys
-
-
 def _waiting(gates: Gates, schedule: Schedule) -> Keys:
     keys: Keys = {}
     if gates.when_false is not default_when_false(schedule_word(schedule)):
         keys["when_false"] = str(gates.when_false)
     interval = schedule.every(Mode.ACTIVE)
-    usual = min(RECHECK, interval) if interval else RECHECK
-    if gates.when_false is WhenFalse.WAIT and gates.recheck != usual:
+    if gates.when_false is WhenFalse.WAIT and gates.recheck != usual_recheck(interval):
         keys["recheck"] = write_duration(gates.recheck)
     return keys
 
@@ -460,26 +448,6 @@ def _condition(condition: Condition) -> Any:
     if condition.name:
         return {"name": condition.name, **timeout} if timeout else condition.name
     return {"command": list(condition.command), **timeout}
-
-
-def _policies(spec: JobSpec, word: str) -> Keys:
-    keys: Keys = {}
-    misfire, timed = spec.misfire, word not in ("", AT_BOOT)
-    if timed and misfire.policy is not default_misfire(word):
-        keys["misfire"] = str(misfire.policy)
-    if timed and misfire.grace != type(misfire)().grace:
-        keys["misfire_grace"] = write_duration(misfire.grace)
-    if timed and misfire.policy is MisfirePolicy.ALL and misfire.limit != type(misfire)().limit:
-        keys["misfire_limit"] = misfire.limit
-    if timed and misfire.policy is not MisfirePolicy.SKIP and misfire.max_age is not None:
-        keys["misfire_max_age"] = write_duration(misfire.max_age)
-    if spec.overlap.policy is not OverlapPolicy.FORBID:
-        keys["overlap"] = str(spec.overlap.policy)
-    if spec.overlap.policy is OverlapPolicy.QUEUE and spec.overlap.queue_depth != 1:
-        keys["queue_depth"] = spec.overlap.queue_depth
-    if spec.on_repeated_failure is not None:
-        keys["on_repeated_failure"] = _repeated(spec.on_repeated_failure)
-    return keys
 
 
 def _retry(retry: Retry) -> Any:
@@ -510,12 +478,6 @@ def _retention(retention: Retention, usual: Retention) -> Keys:
     return {"retention": keys} if keys else {}
 
 
-def _group(work: Work) -> Keys:
-    keys: Keys = {"members": [_member(member) for member in work.members]}
-    keys |= {"mode": str(work.mode)} if work.mode is not GroupMode.SEQUENTIAL else {}
-    return keys | ({"on_failure": str(work.on_failure)} if work.on_failure is not OnFailure.STOP else {})
-
-
 def _member(member: Member) -> Any:
     if not member.params and not member.always:
         return member.job
@@ -528,6 +490,15 @@ def _differing(value: Any, usual: Any, names: Sequence[str]) -> Keys:
     found = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(usual, name)}
     return {name: str(one) if isinstance(one, str) else one for name, one in found.items()}
 
+
+_WRITERS: Mapping[type, Callable[[Any], Any]] = {
+    timedelta: write_duration,
+    datetime: iso,
+    Jitter: _jitter,
+    Condition: _condition,
+    RepeatedFailure: _repeated,
+    AfterStep: _after,
+}
 
 _LINE = re.compile("[^\n\r\x85\u2028\u2029]*(?:\r\n|[\n\r\x85\u2028\u2029]|$)")
 _EMPTY_MAP = re.compile(r"(:[ \t]*)\{[ \t]*\}")

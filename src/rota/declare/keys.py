@@ -446,8 +446,6 @@ JOB = Map(
     "One job: one kind of work, at most one schedule, and its policies.",
     (
         *_SCHEDULE_KEYS,
-        *_POLICY_KEYS,
-        *_SHARED_KEYS,
         Key(
             "command",
             types.argv,
@@ -463,6 +461,8 @@ JOB = Map(
         ),
         Key("group", types.poll_group, "Accepted from older files: `remote` is `needs_poll: true`, `local` is false."),
         Key("type", types.work_type, "Accepted from older files; must agree with the work: `script` is `run`."),
+        *_POLICY_KEYS,
+        *_SHARED_KEYS,
     ),
     words=JOB_WORDS,
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from rota.model.agents import provider_of
@@ -29,6 +30,7 @@ from rota.model.spec import (
     RepeatedFailure,
     Retention,
     Retry,
+    WorkSource,
 )
 from rota.rules.budgets import say_account, say_spend
 from rota.rules.schedule.blackouts import say_quiet
@@ -48,76 +50,41 @@ def differences(before: JobSpec, after: JobSpec) -> tuple[str, ...]:
     return (*found, *_env_differences("headers", before.work.headers, after.work.headers))
 
 
+_NAMES = {"misfire.policy": "misfire", "overlap.policy": "overlap", "work.agent.options": "agents.options"}
+"""Fields whose key has another name, beside those of the table of keys."""
+_HOLDERS = frozenset({"work", "schedule", "misfire", "overlap", "gates", "work.agent"})
+_APART = frozenset({"work.env", "work.headers", "schedule.by_mode", "schedule.reboot", "budgets", "notify_own"})
+"""Fields that have no line of their own: they are compared one by one, or are a part of another key."""
+
+
 def _keys(spec: JobSpec) -> dict[str, Any]:
-    schedule, work, gates = spec.schedule, spec.work, spec.gates
-    return {
-        "name": spec.name,
+    """Return the value of each field, by the key that a file has for it."""
+    from rota.declare.keys import FIELDS  # plans are also shown where no file is read
+
+    names = {field: key for key, field in FIELDS.items()} | _NAMES
+    found: dict[str, Any] = {}
+    for holder in ("", *sorted(_HOLDERS)):
+        record = attrgetter(holder)(spec) if holder else spec
+        kind = AgentWork if holder == "work.agent" else type(record)
+        for name in (one.name for one in fields(kind)):
+            field = f"{holder}.{name}" if holder else name
+            if field not in _HOLDERS | _APART:
+                found[names.get(field, name)] = None if record is None else _plain(getattr(record, name))
+    schedule, work = spec.schedule, spec.work
+    return found | {
         "cron": ("@reboot",) if schedule.reboot else schedule.cron,
         "interval": schedule.by_mode or schedule.interval,
-        "at": schedule.at,
-        "timezone": schedule.timezone,
-        "start_at": schedule.start_at,
-        "end_at": schedule.end_at,
-        "anchor": schedule.anchor,
-        "first_run": schedule.first_run,
-        "jitter": schedule.jitter,
-        "run_once": schedule.run_once,
-        "quiet_hours": schedule.quiet,
         "except": schedule.excluded,
-        "misfire": spec.misfire.policy,
-        "misfire_grace": spec.misfire.grace,
-        "misfire_limit": spec.misfire.limit,
-        "misfire_max_age": spec.misfire.max_age,
-        "overlap": spec.overlap.policy,
-        "queue_depth": spec.overlap.queue_depth,
-        "kind": work.kind,
-        "command": list(work.command),
-        "shell": work.shell,
-        "shell_with": list(work.shell_with),
-        "run": work.function,
         "members": [_member(member) for member in work.members],
-        "mode": work.mode,
-        "on_failure": work.on_failure,
-        "python": work.python,
-        "params": dict(work.params),
-        "env_pass": list(work.env_pass),
-        "env_file": work.env_file,
-        "cwd": work.cwd,
-        "project": work.project,
-        "imports": list(work.imports),
         "timeout": work.timeout or "never",
-        "term_grace": work.term_grace,
-        "isolate": work.isolate,
-        "output": work.output,
-        "on_restart": work.on_restart,
-        "conditions": gates.conditions,
-        "when_false": gates.when_false,
-        "recheck": gates.recheck,
-        "expires_after": gates.expires_after,
-        "needs_poll": gates.needs_poll,
-        "url": work.url,
-        **_agent_keys(work.agent),
-        "retry": spec.retry,
-        "on_repeated_failure": spec.on_repeated_failure,
+        "conditions": spec.gates.conditions,
         "pools": {draw.pool: draw.cost for draw in spec.pools},
         "budget": [say_spend(spend) for spend in spec.budgets],
         "notify": [*spec.notify, *map(say_target, spec.notify_own)],
-        "finish_by": spec.finish_by,
-        "labels": list(spec.labels),
-        "priority": spec.priority,
-        "enabled": spec.enabled,
-        "description": spec.description,
-        "retention": spec.retention,
     }
 
 
-def _agent_keys(agent: AgentWork | None) -> dict[str, Any]:
-    names = [one.name for one in fields(AgentWork)]
-    return {name if name != "options" else "agents.options": _plain(agent, name) for name in names}
-
-
-def _plain(agent: AgentWork | None, name: str) -> Any:
-    value = getattr(agent, name) if agent is not None else None
+def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
@@ -143,29 +110,22 @@ def _write(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None or value in ("", (), [], {}):
         return "none"
-    if isinstance(value, timedelta):
-        return write_duration(value)
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, ByMode):
-        return ", ".join(f"{mode} {_text(value.of(mode) or 'never')}" for mode in Mode)
-    if isinstance(value, QuietHours):
-        return say_quiet(value)
-    if isinstance(value, Jitter):
-        return f"{value.percent:g}%" if value.percent is not None else _text(value.up_to)
-    if isinstance(value, Retry):
-        return _retry(value)
-    if isinstance(value, RepeatedFailure):
-        return f"after {value.after}, backoff_max {_text(value.backoff_max)}"
-    if isinstance(value, AfterStep):
-        return f"{_text(list(value.command) or value.shell)} in {value.cwd}"
-    if isinstance(value, Retention):
-        kept = {key: getattr(value, key) for key in ("runs", "skipped", "skipped_count", "output")}
-        return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())
+    if writer := _WRITERS.get(type(value)):
+        return writer(value)
     if isinstance(value, tuple):
         value = [_condition(item) if isinstance(item, Condition) else item for item in value]
         value = value[0] if len(value) == 1 else value
     return json.dumps(value, ensure_ascii=False)
+
+
+def _retention(retention: Retention) -> str:
+    kept = {one.name: getattr(retention, one.name) for one in fields(Retention)}
+    return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())
+
+
+def _work_source(source: WorkSource) -> str:
+    options = {**source.options, "timeout": _text(source.timeout), "attempts": source.attempts}
+    return f"{source.title} {json.dumps(options, ensure_ascii=False)}"
 
 
 def _retry(retry: Retry) -> str:
@@ -180,6 +140,19 @@ def _condition(condition: Condition) -> str:
     waits = "" if condition.timeout == Condition().timeout else f" (timeout {write_duration(condition.timeout)})"
     return condition.title + waits + (" (the project's own)" if condition.replaces else "")
 
+
+_WRITERS: Mapping[type, Callable[[Any], str]] = {
+    timedelta: write_duration,
+    datetime: iso,
+    ByMode: lambda value: ", ".join(f"{mode} {_text(value.of(mode) or 'never')}" for mode in Mode),
+    QuietHours: say_quiet,
+    Jitter: lambda value: f"{value.percent:g}%" if value.percent is not None else _text(value.up_to),
+    Retry: _retry,
+    RepeatedFailure: lambda value: f"after {value.after}, backoff_max {_text(value.backoff_max)}",
+    WorkSource: _work_source,
+    AfterStep: lambda value: f"{_text(list(value.command) or value.shell)} in {value.cwd}",
+    Retention: _retention,
+}
 
 T = TypeVar("T")
 

@@ -24,8 +24,10 @@ from rota.model.spec import (
     RepeatedFailure,
     Retention,
     Schedule,
+    SourceKind,
     Spend,
     Work,
+    WorkSource,
 )
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -232,7 +234,18 @@ def test_no_change_of_an_agents_work_goes_untold(field):
     work = ASKED.work.agent
     changed = replace(work, **{field: OF_AGENTS.get(field) or another(field, getattr(work, field))})
     [told] = differences(ASKED, replace(ASKED, work=replace(ASKED.work, agent=changed)))
-    assert told.startswith(f"{field} " if field != "options" else "agents.options ")
+    assert told.startswith({"options": "agents.options ", "source": "work_source "}.get(field, f"{field} "))
+
+
+def test_a_change_of_the_work_source_is_told_by_its_key():
+    old = WorkSource(SourceKind.GITHUB, "me/api", {"label": "ready"})
+    jobs = [
+        replace(ASKED, work=replace(ASKED.work, agent=replace(ASKED.work.agent, source=source)))
+        for source in (old, replace(old, options={"label": "open"}))
+    ]
+    [told] = differences(*jobs)
+    assert told.startswith('work_source github me/api {"label": "ready"')
+    assert '-> github me/api {"label": "open"' in told
 
 
 def test_values_of_the_environment_are_not_shown():
