@@ -16,6 +16,8 @@ from rota.model import errors as model
 from rota.model.errors import RotaError
 from rota.operations.budgets import UsageJson
 from rota.operations.explain import ExplanationJson
+from rota.operations.queue import QueueViewJson
+from rota.operations.status.summary import SummaryJson
 from rota.operations.views import WholeJobJson, WholeRunJson
 from tests.api.conftest import COMPLETED, Api
 from tests.docs.pages import first_cells, page
@@ -115,11 +117,11 @@ def test_every_code_of_http_is_documented() -> None:
         ("/jobs/hello/explain", ExplanationJson),
         ("/runs", schemas.RunPage),
         ("/runs/hello:1", WholeRunJson),
-        ("/queue", schemas.QueueView),
+        ("/queue", QueueViewJson),
         ("/groups", schemas.GroupPage),
         ("/budgets", schemas.AccountPage),
         ("/scheduler/status", schemas.System),
-        ("/scheduler/poll", schemas.Summary),
+        ("/scheduler/poll", SummaryJson),
         ("/workers", schemas.WorkerPage),
         ("/audit", schemas.EntryPage),
         ("/usage", UsageJson),

@@ -13,7 +13,7 @@ from rota.operations.admin.audit import EntryJson
 from rota.operations.budgets import AccountJson
 from rota.operations.groups import GroupEntryJson
 from rota.operations.status.attention import NeedJson
-from rota.operations.views import FireJson, JobJson, PauseJson, WholeJobJson
+from rota.operations.views import FireJson, JobJson, WholeJobJson
 
 
 class Place(TypedDict):
@@ -87,21 +87,6 @@ class RetriedRun(TypedDict):
     retried: str
 
 
-class QueueView(TypedDict):
-    """The head of the queue, as `rota queue --json`."""
-
-    state: str
-    paused: PauseJson | None
-    slots: int | None
-    slots_taken: int | None
-    ready_count: int
-    waiting_count: int
-    direct: list[dict[str, Any]]
-    ready: list[dict[str, Any]]
-    waiting: list[dict[str, Any]]
-    pools: list[dict[str, Any]]
-
-
 GroupPage = page_of(GroupEntryJson, "GroupPage", "Groups by name.")
 
 
@@ -156,20 +141,6 @@ class System(TypedDict):
     queued: list[RunJson]
     next: list[dict[str, Any]]
     overdue: list[dict[str, Any]]
-
-
-class Summary(TypedDict):
-    """A summary for pollers, as `rota status --poll --json`."""
-
-    queue_counts: dict[str, int]
-    claimable: bool
-    provisional_tasks: list[dict[str, Any]]
-    orchestrator_registered: bool | None
-    workers: list[dict[str, Any]]
-    state: str
-    mode: str
-    next_due_at: str | None
-    suggested_poll_seconds: int
 
 
 EntryPage = page_of(EntryJson, "EntryPage", "Lines of the audit, newest first.")

@@ -433,6 +433,7 @@ def _check_media(head: RequestHead, *, form: bool) -> None:
 
 
 HEADER = b"idempotency-key"
+REPLAYED = {"idempotency-replayed": "true"}
 KEY = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -452,12 +453,15 @@ class IdempotencyMiddleware:
             await self._app(scope, receive, send)
             return
         self._check_scope(caller, scope)
-        mark = IdempotencyKey(
-            self._context.store, self._context.clock, caller=_owner(caller), key=key, digest=_digest(scope)
-        )
+        # A key belongs to one token, or to the browsers that it logged in: names alone are not unique.
+        owner = f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
+        context = self._context
+        mark = IdempotencyKey(context.store, context.clock, caller=owner, key=key, digest=_digest(scope))
         known = await run_sync(mark.find)
         if known is not None:
-            await _repeat(_same(known, mark), send)
+            first = _same(known, mark)
+            response = Response(first.body, first.status or 200, REPLAYED, "application/json")
+            await response(scope, receive, send)
             return
         scope["state"]["claim_key"] = partial(_claim, mark)
         held = _Held()
@@ -493,11 +497,6 @@ class _Held:
             self.body += message.get("body", b"")
 
 
-def _owner(caller: Caller) -> str:
-    """Return the owner of a key: a token, or the browsers that it logged in. Names alone are not unique."""
-    return f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
-
-
 def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
     """Return the answer of the first request; refuse another request, or one without an answer."""
     if known.digest != mark.digest:
@@ -510,17 +509,6 @@ def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
 def _claim(mark: IdempotencyKey, db: Database) -> None:
     if not mark.claim(db):
         raise errors.KeyPending  # a concurrent request has the key
-
-
-async def _repeat(known: IdempotentRequest, send: Send) -> None:
-    body = known.body.encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"idempotency-replayed", b"true"),
-    ]
-    await send({"type": "http.response.start", "status": known.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _key(scope: Scope) -> str | None:

@@ -296,11 +296,21 @@ class HttpServerThread:
         _check_certificate(wanted)
         make_token(state)
         self.token = read_token(state)
-        self.store, self.clock, self.folder, self.state, self.environ = store, clock, folder, state, environ
-        self.wanted = wanted
-        self.settings = settings
+        self.wanted, self.clock, self.state = wanted, clock, state
         self.socket = bind(wanted)
-        self.codes = Codes()
+        self.feed, self.codes = Feed(store), Codes()
+        self.context = ServerContext(
+            store,
+            clock,
+            folder,
+            state,
+            environ=environ,
+            codes=self.codes,
+            base_path=wanted.http.base_path,
+            secure=wanted.encrypted,
+            feed=self.feed,
+            settings=settings,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
         self._closing = threading.Event()
@@ -353,8 +363,6 @@ class HttpServerThread:
             log.exception("HTTP server stopped unexpectedly", error=str(error))
 
     async def _serve(self) -> None:
-        # FastAPI and uvicorn take half a second: not on the scheduler's loop
-
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         if not self._closing.is_set():
             await serve(self, self._ending)
@@ -394,29 +402,16 @@ class QuietServer(uvicorn.Server):
 async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
     """Serve until `ending` is set."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    feed = Feed(side.store)
-    wanted = side.wanted
-    context = ServerContext(
-        side.store,
-        side.clock,
-        side.folder,
-        side.state,
-        environ=side.environ,
-        codes=side.codes,
-        base_path=wanted.http.base_path,
-        secure=wanted.encrypted,
-        feed=feed,
-        settings=side.settings,
-    )
+    wanted, store = side.wanted, side.context.store
     authenticator = Authenticator(
         side.clock,
         token=lambda: side.token,
         cookie=f"rota_{side.port}",
         hosts=frozenset({wanted.host}),
         public_url=wanted.http.public_url,
-        ended=await anyio.to_thread.run_sync(side.store.read, partial(ended_sessions, now=side.clock.now())),
+        ended=await anyio.to_thread.run_sync(store.read, partial(ended_sessions, now=side.clock.now())),
     )
-    server = QuietServer(_config(make_app(context, authenticator), side), ending, feed)
+    server = QuietServer(_config(make_app(side.context, authenticator), side), ending, side.feed)
     await server.serve([side.socket.dup()])
 
 

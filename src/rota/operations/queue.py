@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.activity import PauseState, claiming_paused, everything_paused
 from rota.model.agents import provider_of
@@ -13,9 +13,9 @@ from rota.model.records import Run
 from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import Draw
 from rota.model.states import Held
-from rota.operations.direct_calls import DirectView, direct_calls, direct_json
+from rota.operations.direct_calls import DirectCallJson, DirectView, direct_calls, direct_json
 from rota.operations.status.status import Heartbeat, heartbeat, with_ticks
-from rota.operations.views import pause_json
+from rota.operations.views import PauseJson, pause_json
 from rota.operations.workers import all_drained
 from rota.rules.admission import Hold, holds
 from rota.store.driver import Database, Store
@@ -114,7 +114,22 @@ def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bo
     return tuple(ReadyRun(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(rows, start=1))
 
 
-def queue_json(view: QueueView) -> dict[str, Any]:
+class QueueViewJson(TypedDict):
+    """The head of the queue, as `rota queue --json`."""
+
+    state: str
+    paused: PauseJson | None
+    slots: int | None
+    slots_taken: int | None
+    ready_count: int
+    waiting_count: int
+    direct: list[DirectCallJson]
+    ready: list[dict[str, Any]]
+    waiting: list[dict[str, Any]]
+    pools: list[dict[str, Any]]
+
+
+def queue_json(view: QueueView) -> QueueViewJson:
     """Return the head of the queue as JSON."""
     return {
         "state": view.beat.liveness.value,

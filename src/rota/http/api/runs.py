@@ -43,7 +43,7 @@ from rota.operations.explain import ExplanationJson, explain, explanation_json
 from rota.operations.groups import group_around
 from rota.operations.jobs import project_timezone
 from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
-from rota.operations.queue import look_at_queue, queue_json
+from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import page_of_runs, show_run
@@ -356,7 +356,7 @@ async def _gone(request: Request) -> None:
 queue_routes = Routes("queue")
 
 
-@queue_routes.on("GET", "/queue", scope=Scope.READ, answer=schemas.QueueView)
+@queue_routes.on("GET", "/queue", scope=Scope.READ, answer=QueueViewJson)
 def get_queue(ctx: Ctx, limit: Annotated[int, Query(ge=1, le=1000)] = 20) -> Response:
     """Show the queue in order, and why its first run does not start."""
     return answer(queue_json(look_at_queue(ctx.store, ctx.state, limit=limit, now=ctx.now)))

@@ -34,7 +34,7 @@ from rota.operations.pause import JobSelection
 from rota.operations.status.attention import AttentionItem, need_json
 from rota.operations.status.attention_items import acknowledge, chosen_among, point_out
 from rota.operations.status.status import Liveness, ask_to_stop, heartbeat, look, look_at_health, needs_of, system_json
-from rota.operations.status.summary import summarise, summary_json
+from rota.operations.status.summary import SummaryJson, summarise, summary_json
 from rota.operations.workers import forget, register, remote_json, remote_workers
 from rota.store.driver import Store
 
@@ -164,7 +164,7 @@ def get_status(ctx: Ctx) -> Response:
     return answer({**told, **system_json(view, now=ctx.now)})
 
 
-@scheduler_routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=schemas.Summary, also=NOT_MODIFIED)
+@scheduler_routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=SummaryJson, also=NOT_MODIFIED)
 def poll_scheduler(
     ctx: Ctx,
     worker_id: Annotated[

@@ -570,7 +570,7 @@ class Sdk:
 
     def summary(self, worker: str | None = None) -> dict[str, Any]:
         """Return counts, mode and the next poll time, as `rota status --poll --json`; cheap with any number of runs."""
-        return summary_json(summarise(self._store, self._state, now=self._clock.now(), worker=worker))
+        return {**summary_json(summarise(self._store, self._state, now=self._clock.now(), worker=worker))}
 
     def queue_counts(self) -> dict[str, int]:
         """Return the numbers of runs: incoming, claimed, provisional, done, failed, skipped, cancelled."""

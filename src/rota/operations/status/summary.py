@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.activity import project_mode
 from rota.engine.transactions.claim import anything_goes
@@ -103,7 +103,21 @@ def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, n
     return here or any(remote.registered(now) for remote in remote_workers(db) if worker in (remote.id, remote.name))
 
 
-def summary_json(found: SchedulerSummary) -> dict[str, Any]:
+class SummaryJson(TypedDict):
+    """A summary for pollers, as `rota status --poll --json`."""
+
+    queue_counts: dict[str, int]
+    claimable: bool
+    provisional_tasks: list[dict[str, Any]]
+    orchestrator_registered: bool | None
+    workers: list[dict[str, Any]]
+    state: str
+    mode: str
+    next_due_at: str | None
+    suggested_poll_seconds: int
+
+
+def summary_json(found: SchedulerSummary) -> SummaryJson:
     """Return the summary as JSON."""
     provisional = [_provisional_json(job) for job in found.provisional]
     return {
