@@ -2,7 +2,7 @@
 
 import json
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from starlette.responses import Response
 
@@ -224,20 +224,6 @@ def status_of(error: RotaError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def problem_json(error: RotaError) -> dict[str, Any]:
-    """Return an error as problem+json (RFC 9457), with the fields that `--json` has."""
-    status = status_of(error)
-    return {
-        "type": f"urn:rota:error:{error.code}",
-        "title": TITLES.get(status, "Error"),
-        "status": status,
-        "detail": error.message,
-        "code": error.code,
-        "hint": error.hint,
-        "problems": [problem.as_dict() for problem in error.problems],
-    }
-
-
 def headers_of(error: RotaError) -> dict[str, str]:
     """Return the headers that an error brings."""
     headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
@@ -247,9 +233,19 @@ def headers_of(error: RotaError) -> dict[str, str]:
 
 
 def problem(error: RotaError) -> Response:
-    """Return an error as a response."""
-    body = json.dumps(problem_json(error), ensure_ascii=False).encode("utf-8", "replace")
-    return Response(body, status_of(error), headers_of(error), MEDIA_TYPE)
+    """Return an error as problem+json (RFC 9457), with the fields that `--json` has."""
+    status = status_of(error)
+    fields = {
+        "type": f"urn:rota:error:{error.code}",
+        "title": TITLES.get(status, "Error"),
+        "status": status,
+        "detail": error.message,
+        "code": error.code,
+        "hint": error.hint,
+        "problems": [problem.as_dict() for problem in error.problems],
+    }
+    body = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, status, headers_of(error), MEDIA_TYPE)
 
 
 class Unexpected(RotaError):

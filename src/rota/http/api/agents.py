@@ -16,7 +16,6 @@ from rota.model.errors import InvalidValue
 from rota.model.notifications import DeliveryStatus
 from rota.model.serialize import delivery_json
 from rota.operations.admin.access import Scope
-from rota.operations.admin.access import Scope as TokenScope
 from rota.operations.agents import agents_json, look_at_agents
 from rota.operations.jobs import show_job
 from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries, target_json
@@ -102,7 +101,7 @@ def retry_sent(ctx: Ctx, wish: schemas.DeliveriesWish) -> Response:
 tools_routes = Routes("tools", prefix="")
 
 
-@tools_routes.on("POST", "/mcp", scope=TokenScope.AGENT, answer=schemas.Told, shown=False)
+@tools_routes.on("POST", "/mcp", scope=Scope.AGENT, answer=schemas.Told, shown=False)
 async def call_tools(ctx: Ctx, request: Request) -> Response:
     """Answer one MCP message: the tools act as the token of the request, within `agent_policy`."""
     body: bytes = request.state.body_bytes

@@ -18,7 +18,7 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope as AsgiScope
 
-from rota.http.context import Ctx, F, RequestContext, Routes
+from rota.http.context import Ctx, F, Routes
 from rota.http.errors import TITLES, NotFound, NoToken, headers_of, status_of
 from rota.model.clock import cut_to_ms, parse_duration
 from rota.model.errors import InvalidTimezone, InvalidValue, RotaError
@@ -143,7 +143,12 @@ class Flash:
 class PageContext:
     """The context of a page and its template."""
 
-    def __init__(self, ctx: RequestContext, request: Request, *, fragment: str = "") -> None:
+    def __init__(
+        self,
+        ctx: Ctx,
+        request: Request,
+        fragment: Annotated[str, Query(max_length=200, description="Only parts of it.")] = "",
+    ) -> None:
         self.ctx = ctx
         self.request = request
         self.fragments = tuple(name for name in fragment.split(",") if name)
@@ -305,16 +310,7 @@ def _theme(request: Request) -> str:
     return chosen if chosen in THEMES else ""
 
 
-def visit_of(
-    request: Request,
-    ctx: Ctx,
-    fragment: Annotated[str, Query(max_length=200, description="Only parts of it.")] = "",
-) -> PageContext:
-    """Return the page context of a request."""
-    return PageContext(ctx, request, fragment=fragment)
-
-
-VisitOf = Annotated[PageContext, Depends(visit_of)]
+VisitOf = Annotated[PageContext, Depends()]
 
 
 HTML = "text/html; charset=utf-8"
