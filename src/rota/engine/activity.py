@@ -59,7 +59,7 @@ def note_agents(db: Database, run_ids: Sequence[str], *, now: datetime) -> None:
 
 
 def _begun_by_mode(db: Database, run: Run | None) -> bool:
-    """Tell whether a run goes back to the schedule of a job with intervals by mode: by retries, groups, other runs."""
+    """Return whether a run descends from the schedule of a job with intervals by mode."""
     for _ in range(DEPTH):
         first = None if run is None else runs.run_by_id(db, run.chain_id or run.id)
         if first is None:
@@ -71,7 +71,6 @@ def _begun_by_mode(db: Database, run: Run | None) -> bool:
 
 
 def _starter(db: Database, run: Run) -> Run | None:
-    """Return the run that started another one: that of its group, or one whose work did; None for none."""
     if run.group_id is not None:
         group = groups.group_by_id(db, run.group_id)
         return runs.run_by_id(db, group.run_id) if group is not None and group.run_id is not None else None
@@ -144,7 +143,7 @@ ALL_KEY = "paused_all"
 
 @dataclass(frozen=True, slots=True)
 class PauseState:
-    """Who is paused, since when, how long and why. `job` None: everything, claiming included."""
+    """A pause: job, start, end and reason. `job` None: everything, claiming included."""
 
     job: str | None
     since: datetime
@@ -167,7 +166,7 @@ def ask_claiming_paused(db: Database) -> None:
 
 
 def claiming_paused(db: Database, now: datetime) -> bool:
-    """Tell whether nothing may be claimed now."""
+    """Return whether nothing may be claimed now."""
     pause = everything_paused(db)
     return pause is not None and (pause.until is None or now < pause.until)
 
@@ -181,7 +180,7 @@ def paused_jobs(db: Database) -> list[PauseState]:
 
 
 def is_over(pause: PauseState | None, now: datetime) -> bool:
-    """Tell whether a timed pause has come to its end."""
+    """Return whether a timed pause has come to its end."""
     return pause is not None and pause.until is not None and pause.until <= now
 
 
@@ -242,13 +241,13 @@ def taken_by_all(db: Database, state: Path) -> int:
 
 
 def in_tick_mode(db: Database) -> bool:
-    """Tell whether the newest process that scheduled here is a tick."""
+    """Return whether the newest process that scheduled here is a tick."""
     row = db.row("process_last", limit=1)
     return row is not None and row[1] == KIND and not _served_elsewhere(db)
 
 
 def _served_elsewhere(db: Database) -> bool:
-    """Tell whether a machine beside those that tick has a scheduler that stays."""
+    """Return whether a machine beside those that tick has a scheduler that stays."""
     leased = [one for one in processes.open_processes(db) if one.lease_until is not None and one.kind != KIND]
     now = processes.server_now(db) if leased else None
     return any(one.lease_until >= now for one in leased if one.lease_until is not None and now is not None)

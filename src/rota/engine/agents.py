@@ -149,14 +149,12 @@ def _further(claimed: Claimed) -> dict[str, str]:
 
 
 def _item_variables(claimed: Claimed, surroundings: RunSurroundings) -> dict[str, str]:
-    """Return where a run finds the item that it works on."""
     return {} if claimed.brief.item is None else {"ROTA_ITEM_FILE": str(surroundings.folder / ITEM)}
 
 
 def _with_after(
     launch: Launch, after: AfterStep, *, work: Work, run: RunFacts, surroundings: RunSurroundings
 ) -> Launch:
-    """Return the process that runs an agent and then the step after it."""
     values = placeholder_values(run)
     argv = tuple(fill(word, values) for word in after.command) or (*work.shell_with, after.shell)
     try:
@@ -196,7 +194,6 @@ def task_text(work: AgentWork, run: RunFacts, *, brief: Brief, project: Path) ->
 
 
 def _written(work: AgentWork, run: RunFacts, project: Path) -> str:
-    """Return the task's own text, from the file or the job."""
     text = work.prompt
     if work.prompt_file:
         path = project / fill(work.prompt_file, placeholder_values(run))

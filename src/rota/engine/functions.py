@@ -142,7 +142,7 @@ class InProcessFunctions:
         )
 
     def prepare(self, claimed: Sequence[Claimed]) -> None:
-        """Make ready what is about to be started, while that is being stored; who was ready before never came."""
+        """Prepare calls whose start is being stored; drop calls that were prepared before and never began."""
         self._prepared = {one.run.id: Prepared(one, self._call(one)) for one in claimed if one.started}
 
     def begin(self, claimed: Claimed) -> None:
@@ -158,10 +158,9 @@ class InProcessFunctions:
         self._runner.start(call)
 
     def _call(self, claimed: Claimed) -> FunctionCall | Outcome:
-        """Return the call of a run's function, or how the run ends since that cannot be made."""
         try:
             return self._make_call(claimed)
-        except Exception as error:  # whatever somebody's object does when it is looked at, the others must begin
+        except Exception as error:  # a broken object of a user must not stop the others
             text = cut(f"it cannot be called: {type(error).__name__}: {error}", ERROR_LIMIT)
             return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text)
 
@@ -178,7 +177,6 @@ class InProcessFunctions:
         return FunctionCall(run_id, function, context, timeout=seconds, read=_reader(claimed), given=given)
 
     def _given(self, claimed: Claimed, context: JobContext) -> JobContext | AgentTask | Outcome:
-        """Return what a function is called with, or how its run ends since that cannot be made."""
         if claimed.spec.work.agent is None:
             return context
         try:
@@ -187,7 +185,6 @@ class InProcessFunctions:
             return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=str(error))
 
     def _function(self, claimed: Claimed) -> Function | Outcome:
-        """Return what a run calls, or how it ends since that is not there."""
         work = claimed.spec.work
         if work.agent is not None:
             return self._agent(work.agent)
@@ -250,7 +247,7 @@ class InProcessFunctions:
             await self._idle.wait()
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether code of a run that ended still runs: a thread cannot be killed."""
+        """Return whether code of a run that ended still runs: a thread cannot be killed."""
         abandoned = self._runner.abandoned()
         return bool(abandoned) and any(token.partition(CONDITION)[0] == run_id for token in abandoned)
 
@@ -280,7 +277,6 @@ class InProcessFunctions:
         )
 
     def _count(self, claimed: Claimed, token: str) -> "Future[None]":
-        """Begin to charge a request to the run's accounts, from any thread."""
         return asyncio.run_coroutine_threadsafe(self._count_one(claimed, token), self._loop)
 
     async def _count_one(self, claimed: Claimed, token: str) -> None:
@@ -332,7 +328,6 @@ def _info(claimed: Claimed) -> RunInfo:
 
 
 def _reader(claimed: Claimed) -> Reader:
-    """Return who makes an outcome of what a run's function returned."""
     if claimed.spec.work.agent is not None:
         return partial(read_result, claimed=claimed)
     return read_poll if claimed.spec.work.kind is Kind.POLL else read_returned
@@ -348,7 +343,7 @@ def _network_up(_context: JobContext) -> bool:
 
 
 def _has_open_prs(context: JobContext) -> bool:
-    """Tell whether the polled server has provisional tasks (document 000)."""
+    """Return whether the polled server has provisional tasks."""
     counts = (context.poll_data or {}).get("queue_counts")
     provisional = counts.get("provisional", 0) if isinstance(counts, Mapping) else 0
     return isinstance(provisional, int | float) and provisional > 0

@@ -1,4 +1,4 @@
-"""What the engine asks of those who do the work: processes under keepers, and functions in this process.
+"""Ports of the engine: processes under keepers, functions in this process, work sources and notification senders.
 
 The real ones are `engine/processes.py` and `engine/functions.py`; tests script their own (`rota.testing`).
 """
@@ -59,7 +59,7 @@ class Processes(Protocol):
         ...
 
     def alive(self, identity: ProcessIdentity) -> bool:
-        """Tell whether this very process still runs."""
+        """Return whether this very process still runs."""
         ...
 
     async def gone(self, identity: ProcessIdentity) -> None:
@@ -67,7 +67,7 @@ class Processes(Protocol):
         ...
 
     def outcome_left(self, run_id: str) -> bool:
-        """Tell whether a keeper wrote how the run ended."""
+        """Return whether a keeper wrote how the run ended."""
         ...
 
     async def sweep(self, run_id: str) -> list[int]:
@@ -79,7 +79,7 @@ class Functions(Protocol):
     """Runs Python functions inside this process."""
 
     def prepare(self, claimed: Sequence[Claimed]) -> None:
-        """Make ready what may be begun soon, and forget who was made ready before."""
+        """Prepare calls that may begin soon, and forget those prepared before."""
         ...
 
     def begin(self, claimed: Claimed) -> None:
@@ -95,7 +95,7 @@ class Functions(Protocol):
         ...
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether code of a run that ended still runs: a thread cannot be killed."""
+        """Return whether code of a run that ended still runs: a thread cannot be killed."""
         ...
 
     async def until_free(self, job_id: str) -> None:
@@ -111,7 +111,7 @@ class Sources(Protocol):
         ...
 
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = ...) -> T:
-        """Return what a call brings; `late` is called when it ends after nobody waits any more."""
+        """Return the answer of a call; `late` is called if it comes after the caller stopped waiting."""
         ...
 
 

@@ -109,7 +109,7 @@ class KeeperProcesses:
         self._runner.stop(identity, at_once=at_once)
 
     def alive(self, identity: ProcessIdentity) -> bool:
-        """Tell whether this very process still runs."""
+        """Return whether this very process still runs."""
         return alive(identity)
 
     async def gone(self, identity: ProcessIdentity) -> None:
@@ -117,7 +117,7 @@ class KeeperProcesses:
         await wait_keeper(identity)
 
     def outcome_left(self, run_id: str) -> bool:
-        """Tell whether a keeper wrote how the run ended."""
+        """Return whether a keeper wrote how the run ended."""
         return read_ended(self._folder(run_id)) is not None
 
     async def sweep(self, run_id: str) -> list[int]:

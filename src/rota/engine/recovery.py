@@ -60,9 +60,9 @@ class RecoveryContext:
 
 
 async def recover_calls(heir: RecoveryContext, dead: Sequence[int]) -> int:
-    """Resolve every direct call of the dead epochs; return how many had started. Callers who are gone lose their place.
+    """Resolve every direct call of the dead epochs; return how many had started. Calls of dead callers are removed.
 
-    A call whose keeper lives is adopted; those who watch the callers see at once that one of them is gone.
+    A call whose keeper lives is adopted; the watch of callers sees at once if its caller is gone.
     """
     store, children = heir.store, heir.children
     for call in store.read(calls_table.calls):
@@ -262,7 +262,7 @@ _OVERWRITTEN_HINT = (
 
 
 class DamageCheck:
-    """Reads a database file for damage, in a thread; `found` is what people are told, `who` whom they should stop."""
+    """Reads a database file for damage, in a thread; `found` is the message for people, `who` the process to stop."""
 
     def __init__(self, path: Path, *, who: str) -> None:
         self._path = path
@@ -368,7 +368,7 @@ class StateWatch:
 def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, now: datetime) -> None:
     """Pause everything from the moment of the copy on, and close what ran then.
 
-    Nothing is fired for the time between: those instants were the other scheduler's, or nobody's. What ran is not
+    Nothing is fired for the time between: those instants belonged to the other scheduler or to none. What ran is not
     looked for: on the same machine it may still run, under the scheduler that the copy was taken from.
     """
     value = {"since": to_ms(made_at), "until": None, "reason": reason}
@@ -404,7 +404,7 @@ def _close_runs(db: Database, *, host: str, now: datetime) -> None:
 
 
 def _close_calls(db: Database, *, host: str, now: datetime) -> None:
-    """End the direct calls, and send away who waited: their callers were there, not here."""
+    """End the direct calls, and dismiss those that waited: their callers were on the other machine."""
     for call in calls_table.unfinished(db):
         if calls_table.finish(db, call.id, _unknown_end(host), epoch=None, at=now):
             queue.give_back(db, [call.lane_id])

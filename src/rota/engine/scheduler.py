@@ -265,7 +265,7 @@ class Engine:
             self._waking = asyncio.get_running_loop().create_task(self._wake_others(), name="rota-wake")
 
     async def _wake_others(self) -> None:
-        """Let the other loops look: what a claim brings would begin after all that they read."""
+        """Wake the other loops after the claim, so that claimed runs begin before their reads."""
         await self.claimer.over(within=CLAIMS_FIRST)
         self._waking = None
         for loop in self.loops:
@@ -275,7 +275,7 @@ class Engine:
     # the clock
 
     async def follows_clock(self) -> bool:
-        """Tell whether what is due may be done: on a shared database only while the clocks agree (R-41)."""
+        """Return whether what is due may be done: on a shared database only while the clocks agree (R-41)."""
         agreed = self.server_clock.agrees
         agrees = await self.server_clock.look()
         if agrees and not agreed:
@@ -289,7 +289,7 @@ class Engine:
     # cadence
 
     async def _cadence_round(self) -> datetime | None:
-        """Re-plan jobs whose interval depends on the mode as soon as it changes (R-18)."""
+        """Re-plan jobs whose interval depends on the mode as soon as it changes."""
         if not await self.follows_clock():
             return self._compare_again()
         now = self._clock.now()
@@ -379,7 +379,6 @@ class Engine:
             self._wake_affected(carried)
 
     def _wake_affected(self, carried: InFlightRun | None) -> None:
-        """Wake the loops affected by a finished run."""
         claimed = None if carried is None else carried.claimed
         if claimed is None or moves_fires(claimed):
             self.fire_loop.wake()
@@ -388,7 +387,7 @@ class Engine:
         if claimed is None:
             self.outbox.loop.wake()  # another process may have claimed what it works on
         if carried.direct:
-            self.direct_loop.wake()  # nobody need watch its caller any more
+            self.direct_loop.wake()  # its caller needs no watch any more
         if claimed is None or notifies(claimed):
             self.deliveries.loop.wake()
         if claimed is None or claimed.spec.work.agent is not None:
@@ -406,7 +405,7 @@ class Engine:
     # release and cancel
 
     async def _release_round(self) -> datetime | None:
-        """Let go runs whose waiting time is over, and end those that waited too long (R-02, R-09)."""
+        """Release runs whose waiting time is over, and expire those that waited too long."""
         if not await self.follows_clock():
             return self._compare_again()
         now = self._clock.now()
@@ -427,7 +426,7 @@ class Engine:
         return tick if due is None else min(due, tick)
 
     async def _cancel_round(self) -> datetime | None:
-        """Stop what somebody wants stopped; the tick finds what a command that died could not tell us."""
+        """Stop runs whose cancellation is stored; a periodic round finds those that no event announced."""
         for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
             carried = self.executor.carried.get(run_id)
             if carried is not None and not carried.stopping:
@@ -436,18 +435,16 @@ class Engine:
         return self._clock.now() + self._settings.scheduler.tick
 
     async def _direct_round(self) -> datetime | None:
-        """Look after the callers of direct calls (R-13); who comes while we stop is sent away."""
+        """Watch the callers of direct calls; dismiss new ones while the scheduler stops."""
         if not self.claimer.allowed:
             await self.callers.dismiss()
         await self.callers.look()
         return self._clock.now() + self._settings.scheduler.tick
 
     async def _prune_round(self) -> datetime | None:
-        """Delete what was kept long enough, by a clock that is right."""
         return await self._pruner.round() if await self.follows_clock() else self._compare_again()
 
     async def _workspace_round(self) -> datetime | None:
-        """Look at what agents left in worktrees of their own; a run is never changed by that."""
         await self.executor.briefing.workspaces.sweep()
         return None
 

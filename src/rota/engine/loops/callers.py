@@ -22,14 +22,14 @@ STORAGE_PAUSE = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class CallerQueue:
-    """Who waits or is about to start, and who of ours has started."""
+    """The direct calls that wait or are about to start, and those of this process that started."""
 
     calls: tuple[direct_calls.WaitingCall, ...]
     started: tuple[direct_calls.Direct, ...]
 
 
 class Callers:
-    """Knows who waits for us and for whom we work, and acts when one of them is gone or gives up."""
+    """Watches the callers of direct calls, and stops a call whose caller is gone or gives up."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Callers:
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def look(self) -> None:
-        """Watch everybody who is new, stop what was given up, and free the slots that were handed back."""
+        """Watch new callers, stop calls that were given up, and free the slots that were handed back."""
         line = self._store.read(partial(read_line, holder=self._holder))
         for call in line.calls:
             self._watch(call.id, call.caller)
@@ -64,9 +64,9 @@ class Callers:
         self._forget({call.id for call in line.calls} | {one.id for one in line.started})
 
     async def dismiss(self) -> None:
-        """Send everybody away who waits: the scheduler stops. They find their row gone, and say so.
+        """Dismiss the waiting callers, since the scheduler stops. They find their row gone and report it.
 
-        A tick sends nobody away: another process serves them.
+        A tick dismisses no caller: another process serves them.
         """
         if not self._dismisses:
             return
@@ -78,7 +78,7 @@ class Callers:
             log.error("could not notify waiting callers of the shutdown", error=str(error))
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching."""
         for task in self._watched.values():
             task.cancel()
         self._watched.clear()
@@ -120,6 +120,6 @@ class Callers:
 
 
 def read_line(db: Database, *, holder: ClaimOwner) -> CallerQueue:
-    """Return the direct calls that are of interest to a process: what it carries, and who waits on its machine."""
+    """Return the direct calls that concern a process: those it carries, and those that wait on its machine."""
     started = tuple(one for one in direct_calls.unfinished(db) if one.holder == holder.epoch)
     return CallerQueue(tuple(call for call in direct_calls.calls(db) if not holder.elsewhere(call.caller)), started)

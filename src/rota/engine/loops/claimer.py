@@ -14,7 +14,7 @@ from rota.model.clock import Clock
 from rota.store.driver import Database, Store, WriteOptions
 
 LEAST_PAUSE = 1.0
-"""How many seconds lie between two announcements: who was woken goes on claiming by itself while there is more."""
+"""Seconds between two announcements: a machine that was woken claims by itself while there is more."""
 
 
 class PeerNotifier:
@@ -42,14 +42,14 @@ def announce(db: Database) -> None:
 
 
 def _forget(future: "asyncio.Future[None]") -> None:
-    """Ask for the error, so that nobody warns of it: others look by themselves every few seconds."""
+    """Read the error, so that asyncio does not log it: other machines look every few seconds anyway."""
     if not future.cancelled():
         future.exception()
 
 
 RESERVED = ""
 PASSED_OVER = 0.1
-"""After how many seconds is looked again for runs that somebody else held."""
+"""Seconds before runs that another transaction had locked are tried again."""
 CLAIM_AT_ONCE = 16
 ASIDE_FROM = 128
 """From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""

@@ -55,7 +55,6 @@ class Briefing:
         return given if isinstance(given, Skip) else await self.workspaces.give(given)
 
     async def _remember(self, claimed: Claimed) -> Claimed:
-        """Give a run the session to go on with and the last summary, where its job asks for them."""
         work = claimed.spec.work.agent
         if work is None or (work.session is SessionMode.FRESH and Carry.LAST_SUMMARY not in work.carry):
             return claimed
@@ -267,7 +266,7 @@ class Executor:
             carried.task = asyncio.get_running_loop().create_task(self._follow(carried, found.process))
 
     def stop(self, run_id: str, *, at_once: bool = False) -> None:
-        """End a run early, wherever it stands. Whoever asked has stored why."""
+        """End a run early, in any phase. The reason is already stored."""
         carried = self.carried.get(run_id)
         if carried is None or (carried.stopping and not at_once):
             return
@@ -388,7 +387,6 @@ class Executor:
         return None
 
     async def _pass_gates(self, claimed: Claimed) -> Claimed | None:
-        """Ask the conditions; put the run back or end it where they say no (R-09)."""
         run, gates = claimed.run, claimed.spec.gates
         if run.forced or not gates.conditions:
             return claimed
@@ -407,7 +405,6 @@ class Executor:
         return None
 
     async def _pass_budgets(self, claimed: Claimed) -> bool:
-        """Reserve what the run is expected to cost; put it back or end it where an account has no room (R-19)."""
         if not claimed.spec.budgets:
             return True
         admission = await self._store.submit(partial(self._reserve, claimed=claimed))
@@ -418,7 +415,6 @@ class Executor:
         return isinstance(admission, Admit)
 
     async def _pass_brief(self, claimed: Claimed) -> Claimed | None:
-        """Give the run of an agent what it needs beyond its definition; end it where there is nothing to do."""
         if claimed.spec.work.agent is None:
             return claimed
         briefed = await self.briefing.give(claimed)
@@ -431,12 +427,11 @@ class Executor:
 
     def _reserve(self, db: Database, *, claimed: Claimed) -> Admission:
         run, spec, now = claimed.run, claimed.spec, self._clock.now()
-        if claimed.call is not None:  # somebody waits for it: it is told at once, not in the next window
+        if claimed.call is not None:  # its caller waits: refuse now instead of in the next window
             refuse_exceeded(db, spec, job_id=run.job_id, now=now)
         return reserve(db, run.id, spec, job_id=run.job_id, epoch=self._holder.epoch, now=now)
 
     async def _ask_conditions(self, claimed: Claimed) -> list[ConditionResult]:
-        """Ask one after the other, up to the first that does not pass."""
         results: list[ConditionResult] = []
         for index, condition in enumerate(claimed.spec.gates.conditions):
             if asked_elsewhere(condition, claimed.spec.work.python):
@@ -550,7 +545,7 @@ class Executor:
         self._events.finished(Finished(carried.run_id, carried.job_id, outcome))
 
     async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
-        """Write, however long the storage refuses: the result lives in memory meanwhile, and no stop cuts it off."""
+        """Retry a write until it succeeds; the result stays in memory meanwhile, and no stop interrupts it."""
         carried = self.carried.get(run_id)
         if carried is not None:
             carried.step(RunStep.WITHDRAW)
@@ -611,11 +606,11 @@ def _ask(store: Store, question: Callable[[Database, Claimed], bool], claimed: C
 
 
 def no_agents_running(db: Database, claimed: Claimed) -> bool:
-    """Tell whether nobody draws on the pool `agents`, the run that asks left out."""
+    """Return whether no other run uses the pool `agents`."""
     return not [one for one in queue.holders(db, AGENTS, limit=MANY) if one != claimed.run.handle]
 
 
 def budget_left(db: Database, claimed: Claimed, *, clock: Clock) -> bool:
-    """Tell whether all accounts of the job have room for what a run of it is expected to cost (R-19)."""
+    """Return whether all accounts of the job have room for what a run of it is expected to cost (R-19)."""
     found = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
     return all(charge.fits for charge in found)

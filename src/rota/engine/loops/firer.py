@@ -36,7 +36,7 @@ class Firer:
         """The jobs that could not be fired, and when they are tried again."""
 
     async def fire_due(self, now: datetime) -> bool:
-        """Fire what is due; tell whether that made runs."""
+        """Fire what is due; return whether that made runs."""
         due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self.quarantine)))
         due = [job_id for job_id in due if self.quarantine.get(job_id, now) <= now]
         with self._refusals.telling("fire"):
@@ -53,7 +53,7 @@ class Firer:
         return await asyncio.gather(*(self._fire_one(job_id, future, now=now) for job_id, future in firing))
 
     async def _fire_one(self, job_id: str, firing: "asyncio.Future[Fired]", *, now: datetime) -> Fired | None:
-        """See one job fired. One that cannot be is told and left alone for a while, so that it costs no other."""
+        """Wait until a job is fired. A job that fails is logged and quarantined, so that it affects no other."""
         try:
             fired = await firing
         except StateError:
@@ -118,7 +118,7 @@ class ServerClock:
         return self._compared_at is not None and abs(self.skew) <= AMONG_MACHINES
 
     async def look(self) -> bool:
-        """Compare the clocks where that is due; tell whether this machine's may be followed."""
+        """Compare the clocks where that is due; return whether this machine's may be followed."""
         if not self._holder.leased:
             return True
         if self._is_due():
@@ -140,7 +140,6 @@ class ServerClock:
         self._offset, self._compared_at = offset(self._clock), self._clock.boottime()
 
     async def _note(self) -> None:
-        """Say so where people look: in the log, and in the database for the other machines."""
         if self.agrees:
             log.info("clock agrees with the database server: firing and claiming resumed")
         else:
@@ -162,7 +161,7 @@ class ClockJumpDetector:
         """Whether the clock was trusted at the last look."""
 
     async def look(self, *, trusted: bool = True) -> bool:
-        """Move what must move; tell whether. Only a step from one trusted time to another moves anything (R-41)."""
+        """Handle a clock jump back; return whether times moved. Only a step between two trusted times moves any."""
         moves, self._trusted = trusted and self._trusted, trusted
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
@@ -194,7 +193,7 @@ def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
 
 
 def _follow(db: Database, *, back: timedelta, holder: ClaimOwner, allowed: bool, now: datetime) -> bool:
-    """Move what waits, unless others fire by clocks that did not move; tell whether. The step is noted in any case."""
+    """Move waiting times unless other machines fire by their own clocks; return whether it did."""
     moves = allowed and (not holder.leased or _keeps_time(db, holder))
     if moves:
         move_back(db, back=back, now=now)
@@ -245,7 +244,7 @@ def catch_up_with_step(
 
 
 def may_catch_up(db: Database, *, worker_id: str, boot_id: str) -> bool:
-    """Tell whether a shared database is found as this machine left it: nobody else fires, nobody else fired since.
+    """Return whether no other machine fires now or has fired since this one did.
 
     What another machine's clock wrote tells nothing about ours: so after a reboot only the last one to fire looks.
     """
@@ -290,7 +289,6 @@ class Pinger:
         self._tell(await self._post.ping(target))
 
     def _tell(self, receipt: DeliveryResult) -> None:
-        """Tell a failure once, and that it is over."""
         error = None if receipt.ok else receipt.error or "it failed"
         if error is not None and error != self._error:
             log.warning("ping to `scheduler.ping_url` failed", error=error)

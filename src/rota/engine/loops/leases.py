@@ -1,4 +1,4 @@
-"""Leases on a shared database: renewed beside everything else, and looked at in others; who lets go is lost (R-22)."""
+"""Leases on a shared database: renew our own, and declare workers lost whose lease expired."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ class LostWork:
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """What there may be to do for others: who let go, and whether anybody waits for a direct call."""
+    """Work for other machines: expired leases, and whether a direct call waits."""
 
     lapsed: list[processes.Lapsed]
     anybody_waits: bool
@@ -53,8 +53,8 @@ class PeerState:
 class Leases:
     """Keeps the lease of one process, on a thread of its own, and says of others that they are lost.
 
-    `lost` is called on the event loop when somebody said it of us; `changed` when others left something to do, and
-    `ended` for each of their runs that failed with them.
+    `lost` is called on the event loop when another worker declared this one lost, `changed` when other workers left
+    work, and `ended` for each of their runs that failed with them.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Leases:
             self._thread.join(PARTING)
 
     def renew(self) -> bool:
-        """Renew once; tell whether we still are who we were."""
+        """Renew once; return whether this process still holds its lease."""
         until = self._store.write(partial(processes.renew_lease, epoch=self._holder.epoch, lease=LEASE))
         if until is not None:
             self._series = renewed(self._series, self._clock.boottime())
@@ -106,7 +106,7 @@ class Leases:
                     self._tell_lost()
                     return
                 self._works()
-            except Exception as error:  # whatever it is: who renews no more is lost
+            except Exception as error:  # any error: a worker that stops renewing is declared lost
                 refused = True
                 self._tell_refused(error)
             at = self._clock.boottime()
@@ -192,7 +192,7 @@ def lose(db: Database, epoch: int, *, worker: str, now: datetime, forced: bool =
 
 
 def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> LostWork:
-    """End what an epoch carried that nobody carries any more; what had not started goes back to the queue (R-01)."""
+    """End the runs of a lost epoch; runs that had not started go back to the queue."""
     owned = runs.owned_runs(db, [epoch])
     running = [Finished(one.id, one.job_id, outcome) for one in owned if one.status is Status.RUNNING]
     waiting = [one for one in owned if one.status is Status.DISPATCHED]
@@ -209,7 +209,7 @@ def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> L
 
 
 def dismiss_unheard(db: Database, *, now: datetime) -> None:
-    """Take callers out of the line on whose machine nobody is at work any more: nobody sees whether they live."""
+    """Remove waiting callers of machines without a worker: no process there can see whether they live."""
     at = processes.server_now(db)
     living = [one for one in processes.open_processes(db) if one.lease_until is not None and one.lease_until >= at]
     boots = {one.identity.boot_id for one in living}

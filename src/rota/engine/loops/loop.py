@@ -92,7 +92,7 @@ class Loop:
 
 
 def _surprising(error: Exception) -> bool:
-    """Tell whether a traceback says more than the message: our own errors name their cause and remedy."""
+    """Return whether a traceback says more than the message: our own errors name their cause and remedy."""
     return not isinstance(error, RotaError)
 
 

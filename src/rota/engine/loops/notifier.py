@@ -72,7 +72,6 @@ class Deliveries:
         return [endpoint for endpoint, count in counted.items() if count >= AT_ONE_ENDPOINT]
 
     def _take_due(self, db: Database, *, now: datetime) -> list[Delivery]:
-        """Take on what is due, so that no other process sends it too."""
         counted = Counter(endpoint for endpoint, _ in self._sending.values())
         taken: list[Delivery] = []
         for one in notifications.due(db, now=now, busy=self._busy(), limit=AT_ONCE):
@@ -156,7 +155,6 @@ def _letter(db: Database, *, delivery: Delivery, now: datetime) -> Message | Del
 
 
 def _record(db: Database, *, delivery: Delivery, receipt: DeliveryResult, now: datetime) -> bool:
-    """Store what became of an attempt; tell whether the delivery is over."""
     receipt = replace(receipt, error=cut(receipt.error or "", ERROR_LIMIT) or None)
     if receipt.ok:
         notifications.endpoint_works(db, delivery.endpoint)

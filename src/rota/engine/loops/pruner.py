@@ -76,7 +76,7 @@ class Pruner:
         return now + EVERY
 
     async def _prune(self, now: datetime) -> int:
-        """Let go of what is too old; return how many rows and folders went."""
+        """Delete expired rows and folders; return how many."""
         if self._rows:
             await self._retire_expired(now)
         found = self._store.read(jobs.all_jobs)
@@ -118,13 +118,11 @@ class Pruner:
                 break
 
     async def _prune_windows(self, now: datetime) -> None:
-        """Let go of old windows of budgets whose runs are all gone."""
         before = now - WINDOWS_KEPT
         if self._store.read(partial(budgets.old_windows, before=before)):
             await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
 
     async def _prune_shared(self, now: datetime) -> None:
-        """Let go of output in the database that is older than output is kept."""
         kept = self._settings.retention.output
         while kept is not None and self._store.read(partial(run_queries.old, before=now - kept)):
             await self._store.submit(partial(run_queries.prune, before=now - kept, limit=PIECES_A_BATCH))
@@ -152,7 +150,6 @@ class Pruner:
                 return pruned
 
     async def _prune_direct(self, job_id: str | None, kept: timedelta | None, now: datetime) -> int:
-        """Let go of old direct calls, which have no run (R-13)."""
         pruned = 0
         while kept is not None and self._store.read(partial(_old_direct, job_id=job_id, before=now - kept)):
             ids = await self._store.submit(partial(_prune_direct, job_id=job_id, before=now - kept))
@@ -163,7 +160,6 @@ class Pruner:
         return pruned
 
     async def _prune_groups(self, now: datetime) -> None:
-        """Let go of groups whose members are all gone."""
         while ids := self._store.read(partial(_empty_groups, now=now)):
             await self._store.submit(partial(_prune_groups, ids=ids))
 
@@ -219,7 +215,7 @@ def _prune_groups(db: Database, *, ids: Sequence[str]) -> int:
 
 def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:
     """Delete up to `limit` old rows of a job and move its ledger with them; return the runs."""
-    jobs.job_by_id(db, job.id)  # held: nobody repeats, or prunes, one of its runs meanwhile
+    jobs.job_by_id(db, job.id)  # locked: no other transaction retries or prunes one of its runs
     doomed: list[tuple[str, int]] = []
     for status in sorted(FINAL):
         doomed += _doomed_rows(db, job, status, now=now, limit=limit - len(doomed))

@@ -32,18 +32,18 @@ def one_of_each_kind(ended: Sequence[InFlightRun | None]) -> Iterable[InFlightRu
 
 
 def has_no_dependents(carried: InFlightRun | None, outcome: Outcome) -> bool:
-    """Tell whether an end concerns nobody else; of a run that another process claimed, too little is known."""
+    """Return whether an end affects no other run; unknown for a run that another process claimed."""
     claimed = None if carried is None else carried.claimed
     return claimed is not None and ends_alone(outcome, claimed.spec, claimed.run.trigger)
 
 
 def notifies(claimed: Claimed) -> bool:
-    """Tell whether somebody may be told of the end of a run, or of that of its group."""
+    """Return whether the end of a run or of its group may send a notification."""
     return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
 
 
 def moves_fires(claimed: Claimed) -> bool:
-    """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
+    """Return whether the end of a run may move an instant of its job, its group, or runs that wait for a poll."""
     alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
     return not alone or not claimed.spec.schedule.manual
 
@@ -114,7 +114,7 @@ class Recorder:
 
     @property
     def waits(self) -> bool:
-        """Whether outcomes are at hand that nobody stores yet."""
+        """Whether outcomes wait to be stored."""
         return bool(self._outcomes)
 
     def forget(self) -> None:
@@ -139,7 +139,7 @@ class Recorder:
         self.flush()
 
     def _shares(self, run_id: str) -> bool:
-        """Tell whether a function's output is still to be shared; that of a command was when it ended."""
+        """Return whether a function's output is still to be shared; that of a command was when it ended."""
         carried = self._in_flight.get(run_id)
         return carried is not None and carried.shares and carried.in_process and not carried.unstored
 
@@ -218,7 +218,7 @@ class Recorder:
             self._events.freed()
 
     def _store_later(self, batch: list[Finished], error: BaseException) -> None:
-        """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
+        """Keep the outcomes of a failed write in memory and their slots taken, and retry."""
         self._refusals.meet("record", error)
         for finished in batch:
             carried = self._in_flight.get(finished.run_id)

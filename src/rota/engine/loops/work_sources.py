@@ -30,7 +30,7 @@ from rota.store.tables import work_items
 AT_ONCE = 8
 """How many sources are told at the same time: a slow one does not hold up the others."""
 LEASE = timedelta(seconds=30)
-"""For how much longer than its timeout a source is left to whoever began to tell it."""
+"""Lease of a report, in addition to the timeout of its source."""
 PARTING = timedelta(seconds=10)
 """How long a process that ends goes on telling; the next one tells the rest."""
 
@@ -55,7 +55,7 @@ class WorkReporter:
         return None if len(self._telling) >= AT_ONCE else due
 
     async def _take(self, *, limit: int) -> None:
-        """Take on what is due. Whoever is cancelled meanwhile leaves nothing behind that was taken and is not told."""
+        """Take the due reports. A cancellation meanwhile leaves no report that was taken and not sent."""
         taking = self._store.submit(partial(_take_due, now=self._clock.now(), limit=limit))
         self._taking.add(taking)
         taking.add_done_callback(self._taken)
@@ -89,7 +89,7 @@ class WorkReporter:
             task.cancel()
 
     def late(self, claim: str) -> None:
-        """Take note that a source has answered whom nobody waited for any more."""
+        """Plan the release of an item that a source gave after its run stopped waiting."""
         planned = self._store.submit(partial(work_items.answered_late, claim=claim, now=self._clock.now()))
         planned.add_done_callback(self._heard)
 
@@ -135,7 +135,6 @@ class WorkReporter:
 
 
 def _take_due(db: Database, *, now: datetime, limit: int) -> list[Claim]:
-    """Take on what is due, so that no other process tells it too."""
     found = work_items.due(db, now=now, limit=limit)
     return [one for one in found if work_items.take(db, one.claim, now=now, until=now + one.source.timeout + LEASE)]
 

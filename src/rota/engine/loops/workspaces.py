@@ -32,7 +32,7 @@ SCRATCH = "scratch"
 
 
 def uses_worktree(claimed: Claimed) -> bool:
-    """Tell whether a run gets a worktree of its own."""
+    """Return whether a run gets a worktree of its own."""
     agent = claimed.spec.work.agent
     return agent is not None and agent.workspace is Workspace.WORKTREE
 
@@ -66,7 +66,7 @@ class Workspaces:
         return len(found)
 
     async def _forget_removed(self) -> None:
-        """Forget, once in the life of this process, what was kept and somebody has removed since."""
+        """Forget worktrees that were removed by hand; once in the life of this process."""
         kept = [] if self._forgot or self._shared else self._store.read(work_items.kept_worktrees)
         self._forgot = True
         for tree in kept:
@@ -106,7 +106,6 @@ class Workspaces:
         )
 
     def _named(self, claimed: Claimed, place: git.GitCheckout, taken: set[str]) -> Worktree:
-        """Return a worktree that nobody has: neither its branch nor its folder."""
         run, folder = claimed.run, self._settings.state / WORKTREES
         branch = branch_name(run.job, run.number, taken=taken)
         known = {os.path.basename(path) for path in self._store.read(work_items.known_paths)}
@@ -124,17 +123,15 @@ class Workspaces:
         await self._store.submit(note)
 
     async def _clear_earlier(self, run_id: str) -> None:
-        """Remove what earlier starts of this very run made and never used."""
         for found in self._store.read(partial(work_items.unused_worktrees, run_id=run_id)):
             if self._ours(found):
                 await self._clear(LeftWorktree(found, None))
 
     def _ours(self, tree: Worktree) -> bool:
-        """Tell whether a worktree is on this machine: no two have the same name, on whichever machine."""
+        """Return whether a worktree is on this machine: no two have the same name, on whichever machine."""
         return not self._shared or os.path.lexists(tree.path)
 
     async def _clear(self, left: LeftWorktree) -> None:
-        """Remove a worktree that holds nothing, keep any other; which of them is stored."""
         tree = left.worktree
         try:
             why = await _to_the_end(partial(_judge, left))
@@ -150,7 +147,6 @@ class Workspaces:
 
 
 def _below(path: str, below: str) -> str:
-    """Return the folder in a worktree that is where `cwd` is in the repository."""
     folder = os.path.normpath(os.path.join(path, below))
     if not os.path.isdir(folder):
         hint = "commit it first: a worktree holds what is committed"
@@ -174,7 +170,7 @@ def _judge(left: LeftWorktree) -> str | None:
 
 
 async def _to_the_end(work: Callable[[], T]) -> T:
-    """Do what blocks in a thread; one that is called off is waited for, so that nobody meets it half done."""
+    """Run blocking work in a thread; a cancellation waits for its end, so that no half-done work is left."""
     doing = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(doing)

@@ -62,7 +62,7 @@ class WakeSocket:
             reply = self._answer(question)
         except (ValueError, KeyError, TypeError) as error:
             reply = {"error": str(error)}
-        with contextlib.suppress(OSError):  # whoever asked no longer listens
+        with contextlib.suppress(OSError):  # the caller no longer listens
             self._socket.sendto(json.dumps(reply).encode(), sender)
 
 

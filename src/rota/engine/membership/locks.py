@@ -27,13 +27,13 @@ class Lock:
         self._descriptor = descriptor
 
     def write(self, text: str) -> None:
-        """Leave a note for whoever finds the lock taken."""
+        """Write a note for processes that find the lock taken."""
         with reachable(self.path):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text.encode(), 0)
 
     def release(self, *, remove: bool = False) -> None:
-        """Let go; remove the file where nobody else uses its name."""
+        """Release; remove the file if no other process uses its name."""
         if remove:
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
@@ -67,7 +67,7 @@ def serving_pid(state: Path) -> int | None:
 
 
 def holder_pid(path: Path) -> int | None:
-    """Return the pid that the holder of a lock noted in it, None if nobody holds it."""
+    """Return the pid that the holder of a lock noted in it, None if it is free."""
     if not is_held(path):
         return None
     text = path.read_text("ascii", errors="replace").strip()
@@ -118,7 +118,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 class Life:
-    """Tells who is alive, as seen from one state folder at one moment of the database's clock."""
+    """Returns which processes live, as seen from one state folder at one moment of the database's clock."""
 
     def __init__(self, state: Path, *, own: str | None, now: datetime) -> None:
         self._state = state
@@ -126,18 +126,18 @@ class Life:
         self._now = now
 
     def holds(self, process: OpenProcess) -> bool:
-        """Tell whether a process that has not said goodbye lives."""
+        """Return whether a process that has not said goodbye lives."""
         if process.lease_until is None or process.worker_id == self.own:
             return process_lock_held(self._state, process.lock)
         return process.lease_until >= self._now
 
     def living(self, found: Iterable[OpenProcess]) -> list[OpenProcess]:
-        """Return those who live."""
+        """Return the processes that live."""
         return [process for process in found if self.holds(process)]
 
 
 def life_here(db: Database, state: Path) -> Life:
-    """Return who can tell, from this folder."""
+    """Return the view from this folder."""
     return Life(state, own=worker_here(db, state), now=processes.server_now(db))
 
 

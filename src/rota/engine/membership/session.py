@@ -33,7 +33,7 @@ from rota.store.tables.processes import Worker
 DATABASE = "rota.db"
 ASK_AGAIN = timedelta(milliseconds=20)
 TICK_PATIENCE = timedelta(seconds=60)
-"""How long who begins to serve waits for a tick that looks."""
+"""How long a starting daemon waits for the lock of a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ UNNAMED = Entrance()
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A process that schedules: who it is in the database, and the lock that shows it lives.
+    """A process that schedules: its identity in the database, and the lock that shows it lives.
 
     `living`: the other processes of this worker that carried something when this one entered, ticks (R-24).
     `leased`: other machines know that it lives by its lease alone.
@@ -129,14 +129,14 @@ def open_session(
     try:
         session = store.write(partial(_open, lock=lock, enter=enter, state=state))
     except BaseException:
-        lock.release(remove=True)  # whether the row is there or not: who tries again takes another one
+        lock.release(remove=True)  # whether the row is there or not: the next try takes another one
         raise
     faults.point("session.entered")
     return session
 
 
 def _open(db: Database, *, lock: locks.Lock, enter: Callable[[Database], ClaimOwner], state: Path) -> Session:
-    """Enter, and look in the same transaction who was here before: nobody is entered without knowing that."""
+    """Enter, and read in the same transaction which processes were here before."""
     holder = enter(db)
     dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
     lost, living = _lost_any(db, dead=dead), _living(db, dead=dead, holder=holder)
@@ -184,7 +184,7 @@ def _enter(
         now=now,
         unused=activity.unused_epoch(db, worker_id) if kind == activity.KIND else None,
     )
-    require_schema(db)  # after our row: who upgrades either sees it, or was before us
+    require_schema(db)  # after our row: an upgrade either sees it, or came before us
     processes.note_capacity(db, worker_id, takes=entrance.takes, slots=entrance.slots)
     if own is not None:
         processes.note_skew(db, worker_id, skew=None)
@@ -209,7 +209,7 @@ def enter_worker(db: Database, worker_id: str, entrance: Entrance, *, state: Pat
     labels = known.labels if entrance.labels is None else entrance.labels
     wanted = replace(known, name=name, labels=labels, host=host, state=str(state))
     if found is None:
-        while not processes.insert_worker(db, wanted, now=now):  # somebody took the name at the same moment
+        while not processes.insert_worker(db, wanted, now=now):  # another worker took the name at the same moment
             wanted = replace(wanted, name=_free_name(db, entrance.name, "", worker_id))
     elif found != wanted:
         processes.update_worker(db, wanted)
@@ -247,7 +247,6 @@ def _living(db: Database, *, dead: list[int], holder: ClaimOwner) -> tuple[proce
 
 
 def _lost_any(db: Database, *, dead: list[int]) -> bool:
-    """Tell whether a process is gone that never said goodbye."""
     return any(process.epoch in dead for process in processes.open_processes(db))
 
 
@@ -269,7 +268,7 @@ def close_session(
         store.write(leave)
         faults.point("session.closed")
     finally:
-        session.lock.release(remove=True)  # who could not say goodbye is gone all the same
+        session.lock.release(remove=True)  # a process that could not record its end is gone all the same
 
 
 def _leave(db: Database, *, epoch: int, ending: processes.Ending, now: datetime) -> None:
@@ -278,7 +277,7 @@ def _leave(db: Database, *, epoch: int, ending: processes.Ending, now: datetime)
 
 
 def sweep_locks(state: Path) -> None:
-    """Remove lock files that nobody holds."""
+    """Remove unused lock files."""
     folder = state / "locks"
     for name in os.listdir(folder) if folder.is_dir() else []:
         if not process_lock_held(state, name):

@@ -42,7 +42,7 @@ def wanted_stop(mode: StopMode, within: float | None, *, scheduler: SchedulerSet
 
 
 def fitting(stop: Stop, engine: Engine) -> Stop:
-    """Return a stop without what concerns nobody: the bound of agents, where none runs."""
+    """Return a stop without the time limit of agents, if none runs."""
     return stop if any(one.agent for one in engine.executor.carried.values()) else replace(stop, agents=None)
 
 
@@ -52,7 +52,7 @@ class Stopping:
     def __init__(self, *, gone: Callable[[], str | None] = lambda: None) -> None:
         self._wishes: asyncio.Queue[Stop] = asyncio.Queue()
         self._gone = gone
-        """Tells why the database cannot be reached: nobody waits for it without end."""
+        """Reports why the database cannot be reached."""
         self._stopped: Engine | None = None
         self._ends_at: float | None = None
         """When what still runs is ended, by the event loop's clock; None: never."""
@@ -84,7 +84,7 @@ class Stopping:
         return None if self._ends_at is None else timedelta(seconds=max(0.0, self._ends_at - now))
 
     async def carry_out(self, stop: Stop, engine: Engine) -> bool:
-        """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
+        """Bring everything to its end; return whether commands were left to their keepers for the next scheduler."""
         self._stopped = engine
         self.stop = stop = fitting(stop, engine)
         self._ends_at = _end_of(stop)
@@ -92,7 +92,7 @@ class Stopping:
         detached = stop.mode == "detach" and _detach(engine)
         if not await self._wait_for_all(engine, stop):
             await self._end_runs(engine, at_once=stop.mode == "now")
-        await engine.callers.dismiss()  # also who was at the gate, or came since
+        await engine.callers.dismiss()  # also calls that were at the gate or came since
         faults.point("shutdown.runs_ended")
         return detached
 
@@ -113,7 +113,7 @@ class Stopping:
         return await self._wait(engine, last - first)
 
     async def _wait(self, engine: Engine, within: timedelta | None) -> bool:
-        """Wait until nothing runs, the time is over, or another wish comes; tell whether nothing runs."""
+        """Wait until nothing runs, the time is over, or another wish comes; return whether nothing runs."""
         bound = None if within is None else within.total_seconds()
         empty = asyncio.create_task(engine.until_empty())
         again = asyncio.create_task(self._wishes.get())
@@ -139,7 +139,7 @@ class Stopping:
             at_once = at_once or again
             if again:
                 self._wishes.get_nowait()
-            for run_id in list(executor.carried):  # also what a claim brought since; nobody is told twice
+            for run_id in list(executor.carried):  # also runs of a later claim; no run is stopped twice
                 executor.stop(run_id, at_once=again)
             gone = self._gone() is not None and (at_once or engine.nothing_runs)
             patience -= (engine.only_unstored or gone) and not again
@@ -175,7 +175,7 @@ def _detach(engine: Engine) -> bool:
 T = TypeVar("T")
 
 PASSING = (DatabaseBusy, DatabaseGone)
-"""What ends by itself: nobody need look."""
+"""Ends by itself; no look is needed."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=2)
 AT_FIRST = timedelta(minutes=2)
 """How long a process tries that has not served yet: its service manager, or a person, waits for it."""
@@ -185,14 +185,14 @@ LOOK_EVERY = timedelta(seconds=1)
 class ShortLockStore:
     """A store for the steps of a start: they wait a second at most for rows that others hold, and are done again.
 
-    So whoever is told to stop meanwhile hears it in time.
+    So a stop that is requested meanwhile is noticed in time.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def read(self, operation: Operation[T]) -> T:
-        """Run `operation` on one consistent snapshot; nobody waits for that."""
+        """Run `operation` on one consistent snapshot, without waiting."""
         return self._store.read(operation)
 
     def write(self, operation: Operation[T]) -> T:
@@ -216,7 +216,7 @@ def _briefly(operation: Operation[T], db: Database) -> T:
 class StartupRetry:
     """Does the steps of one start; each may be done twice.
 
-    `over`: nobody wants the start any more. `within`: for how long it tries again, None: without end.
+    `over`: the start was cancelled. `within`: for how long it tries again, None: without end.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class StartupRetry:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _attempt(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step; one that waits for a database that is away is given up where nobody wants it any more."""
+        """Run a step; stop waiting for an unreachable database once the start was cancelled."""
         task = asyncio.ensure_future(step())
         try:
             while not task.done():

@@ -32,7 +32,7 @@ def ask(db: Database, *, run: runs.Candidate, source: WorkSource, now: datetime)
 
 
 def hold(db: Database, *, request: WorkRequest, source: WorkSource, item: WorkItem, now: datetime) -> str | None:
-    """Store what a run got; return who holds it already, in which case what this request claimed is given back."""
+    """Store the item of a run; if another run holds it, return that run and plan the release of this claim."""
     if work_items.hold(db, request.claim, item, now=now):
         return None
     work_items.end(db, request.claim, ClaimState.RELEASING, at=now, not_before=now)
@@ -62,7 +62,6 @@ def put_back(db: Database, run_id: str, *, now: datetime, lost: bool = False) ->
 
 
 def _answered_by(claim: Claim, now: datetime) -> datetime:
-    """Return when a request that is under way has been answered, also where nobody hears it."""
     return max(now, claim.asked_at + claim.source.timeout + LATE)
 
 

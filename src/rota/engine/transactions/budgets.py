@@ -55,7 +55,7 @@ def reserve(db: Database, run_id: str, spec: JobSpec, *, job_id: str, epoch: int
     found = charges(db, spec, job_id=job_id, now=now)
     verdict = judge(found)
     if isinstance(verdict, Admit) and not _take_all(db, run_id, found, job_id=job_id):
-        verdict = judge([replace(one, settled=one.account.limit) for one in found])  # somebody was faster
+        verdict = judge([replace(one, settled=one.account.limit) for one in found])  # another run was faster
     runs.note_decisions(db, run_id, {"budget": _told(found, verdict, now)})
     faults.point("budget.reserved")
     return verdict
@@ -150,7 +150,7 @@ def price(db: Database, outcome: Outcome) -> Outcome:
 def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None:
     """Replace what ended runs hold by what they used, each in the window in which it was reserved.
 
-    Room that this leaves lets go who waits for it.
+    Runs that wait for the room that this leaves are released.
     """
     ended = {one.run_id: one for one in gone}
     freed: set[str] = set()
@@ -171,7 +171,6 @@ def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None
 
 
 def _let_go_fitting(db: Database, account: Account, *, now: datetime) -> None:
-    """Let go who waits for an account, in order, as long as there is room."""
     filled = budgets.find_window(db, account, window_of(account.per, account.timezone, now))
     room = account.limit - (filled.used if filled else 0)
     for one in budgets.waiting(db, account.name, limit=LET_GO_AT_ONCE):
@@ -182,7 +181,7 @@ def _let_go_fitting(db: Database, account: Account, *, now: datetime) -> None:
 
 
 def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, Price]) -> None:
-    """Store the accounts and prices of a file; who waits for an account that changed is judged again."""
+    """Store the accounts and prices of a file; release runs that wait for an account that changed."""
     before = {one.account.name: one for one in budgets.accounts(db)}
     budgets.declare_accounts(db, accounts.values())
     budgets.declare_prices(db, prices)

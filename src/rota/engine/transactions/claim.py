@@ -42,7 +42,7 @@ class ClaimOwner:
     leased: bool = False
 
     def elsewhere(self, caller: ProcessIdentity) -> bool:
-        """Tell whether a process is on another machine: whether it lives is not seen from here."""
+        """Return whether a process is on another machine: whether it lives is not seen from here."""
         return self.leased and caller.boot_id != self.identity.boot_id
 
 
@@ -63,9 +63,9 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimCache:
-    """What a process remembers of earlier claims: definitions, and whether one look at the front told who goes.
+    """State kept between claims: cached specs, and whether the fast path applied last time.
 
-    `passed_over`: the last one left runs alone that somebody else held just then, and may let go of without a word.
+    `passed_over`: the last claim skipped runs that another transaction had locked.
     `alone`: no other process was there to take runs.
     """
 
@@ -123,15 +123,15 @@ def claim(
 
 
 def anything_goes(db: Database, *, now: datetime) -> bool:
-    """Tell whether a free slot would find a run to take."""
+    """Return whether a free slot would find a run to take."""
     return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), EVERYTHING, free=1))
 
 
 def ask_claim(db: Database, holder: ClaimOwner, free: Sequence[int], *, limit: int, known: ClaimCache) -> None:
-    """Ask all that every claim looks at, at once: a server may be far away.
+    """Prefetch everything that a claim reads: a server may be far away.
 
-    Who goes is asked too, where that was plain the last time; if it no longer is, those runs are ours to lock all the
-    same, and are asked for again.
+    Also prefetch candidates if the fast path applied last time. If it no longer applies they are read again; the extra
+    row locks are harmless.
     """
     processes.prefetch_may_claim(db, holder.epoch)
     lock_worker(db, holder.worker_id)
@@ -175,7 +175,7 @@ def _claim_queued(
     now: datetime,
     until: datetime | None,
 ) -> list[Claimed]:
-    """Claim until the slots are full or nobody is left: a run that is gone leaves its place to the next."""
+    """Claim until the slots are full or the queue is empty; a run that is gone leaves its place to the next."""
     claimed: list[Claimed] = []
     spec_of = partial(_spec, db, known=known, read={})
     slots = iter(free)
@@ -199,7 +199,7 @@ def _claim_round(
     now: datetime,
     until: datetime | None,
 ) -> tuple[list[Claimed], bool]:
-    """Claim those who come first; tell whether some of them had expired, or were taken by others."""
+    """Claim the first runs; return whether some of them had expired or were taken by another process."""
     claimed: list[Claimed] = []
     at_once: dict[tuple[int, bool], bool] = {}  # by definition: runs of one are many
     gone = False
@@ -210,7 +210,7 @@ def _claim_round(
             room.give_back(chosen.draws)
             continue
         if until is not None and run.created_at > until:
-            break  # it comes first and is not ours: nobody may overtake it
+            break  # it comes first and is not ours: no run may overtake it
         spec = spec_of(run)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
@@ -238,12 +238,12 @@ def _chosen(db: Database, room: Room, takes: PoolFilter, *, free: int) -> list[C
 
 
 def _is_plain(room: Room, takes: PoolFilter) -> bool:
-    """Tell whether no pool counts: who goes are the first ones that draw on none."""
+    """Return whether no pool is limited: then the first runs without pools are next."""
     return not room.left and takes.everything
 
 
 def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None:
-    """Return who goes where a short look at the front of the whole queue tells; None: who goes stands further back."""
+    """Select runs from the front of the queue; return None if they do not fill the slots."""
     left, held = dict(room.left), set(room.held)
     limit = free * FRONT
     front = queue.front(db, limit=limit)
@@ -255,7 +255,7 @@ def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None
 
 
 def _over_the_lanes(db: Database, room: Room, takes: PoolFilter, *, free: int) -> list[Head]:
-    """Return who goes by a look at the head of each lane: those of full pools may be any number and are not passed.
+    """Walk the heads of the lanes, so that runs blocked on a full pool are never scanned.
 
     A lane that is not taken keeps nothing from the others: another worker takes it.
     """
@@ -291,7 +291,7 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: ClaimOwner, *, now: 
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
-    """Tell whether nothing stands between claim and start: a function without gates that replaces no other (R-01).
+    """Return whether nothing stands between claim and start: a function without gates that replaces no other (R-01).
 
     An agent is given its brief in between.
     """
@@ -300,7 +300,7 @@ def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
 
 
 def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: ProcessIdentity, now: datetime) -> bool:
-    """Move a dispatched run to RUNNING with its execution; tell whether it was still ours and wanted."""
+    """Move a dispatched run to RUNNING with its execution; return whether it was still ours and wanted."""
     if claimed.call is not None:
         return start_call(db, claimed.call, holder, slot=claimed.slot, process=process, now=now)
     row = db.row("run_ending", id=claimed.run.id)

@@ -47,10 +47,10 @@ def serve(
     now: datetime,
     until: datetime | None = None,
 ) -> list[Served]:
-    """Give the callers who wait their slots, in the order in which they came; the dead lose their place.
+    """Give waiting callers their slots, in the order of their calls; remove callers that are gone.
 
     A caller that lacks room in a pool holds it against everybody behind, and against the queue, also one of another
-    machine, whom a worker there serves. `until`: serve only those who had come by then.
+    machine, which a worker there serves. `until`: serve only calls that were made by then.
     """
     served: list[Served] = []
     for call in direct_calls.calls(db):
@@ -72,7 +72,7 @@ def serve(
 
 
 def anybody_came_after(db: Database, until: datetime) -> bool:
-    """Tell whether somebody waits who came later than that."""
+    """Return whether a call waits that was made later than that."""
     return any(call.slot is None and call.asked_at > until for call in direct_calls.calls(db))
 
 
@@ -122,7 +122,7 @@ def _begin(
 def start(
     db: Database, call: WaitingCall, holder: "ClaimOwner", *, slot: int, process: ProcessIdentity, now: datetime
 ) -> bool:
-    """Turn a call that has its slot into an execution; tell whether it is still wanted."""
+    """Turn a call that has its slot into an execution; return whether it is still wanted."""
     if not direct_calls.leave(db, call.id, epoch=holder.epoch):
         return False
     _begin(db, call, holder, slot=slot, process=process, now=now)
@@ -155,7 +155,7 @@ def give_up(
 
 
 def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
-    """Give up a place, or ask for the end of a call that has started; tell whether anything was left to give up."""
+    """Give up a place, or ask for the end of a call that has started; return whether anything was left to give up."""
     call = direct_calls.call_by_id(db, call_id)
     if call is None:
         found = direct_calls.direct_by_id(db, call_id)
@@ -172,7 +172,7 @@ def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
 def caller_ended(db: Database, call_id: str, *, now: datetime) -> bool:
     """Do what a caller's end asks for: its place is free, its call is cancelled, its reservation is over.
 
-    Tell whether the call was not over.
+    Return whether the call was not over.
     """
     found = direct_calls.direct_by_id(db, call_id)
     if found is not None and found.reserves:

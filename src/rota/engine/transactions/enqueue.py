@@ -180,13 +180,13 @@ def skip_planned(
 
 
 def _stop_replaced(db: Database, run_ids: tuple[str, ...], *, now: datetime) -> bool:
-    """Cancel the runs that a new one replaces; tell whether some of them must first be stopped."""
+    """Cancel the runs that a new one replaces; return whether some of them must first be stopped."""
     final = [cancel(db, run_id, reason=Reason.REPLACED, now=now) for run_id in run_ids]
     return not all(final)
 
 
 def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime, error: str | None = None) -> bool:
-    """Cancel a run: at once if it is queued, else ask its holder to stop it. Tell whether it is final now."""
+    """Cancel a run: at once if it is queued, else ask its holder to stop it. Return whether it is final."""
     lock_jobs_of_runs(db, [run_id])
     run = runs.run_by_id(db, run_id)
     if run is None or run.status.final:
@@ -202,7 +202,7 @@ def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime, error: s
 
 
 def cancel_group(db: Database, begun: Group, *, reason: Reason, now: datetime) -> bool:
-    """Cancel a group: its queued members at once, the others when they have stopped. Tell whether it is final now."""
+    """Cancel a group: its queued members at once, the others when they have stopped. Return whether it is final."""
     end_runs(db, groups_transactions.cancel(db, begun, reason=reason, now=now), epoch=None, now=now)
     after = groups.group_by_id(db, begun.id)
     return after is None or after.finished_at is not None
@@ -216,7 +216,7 @@ def active_for(db: Database, job: Job) -> tuple[ActiveRun, ...]:
 def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
     """Return the job's unfinished runs as the overlap rule looks at them, oldest first: a retry is as old as its chain.
 
-    Who comes last in line waits for the last one, so a retry must not stand behind those that wait for it.
+    A new run waits for the last one in line, so a retry must not stand behind runs that wait for it.
     """
     found = sorted(run_queries.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
     if found:
@@ -273,7 +273,7 @@ def _siblings(wanted: Sequence[Wanted], verdict: Verdict, *, chained: bool, now:
     for one in wanted:
         siblings.append(runs.NewRunVariant(new_id(now), one.params, one.scheduled_for, before))
         before = siblings[-1].id if chained else None
-    leave(siblings[-1].id)  # these fill their millisecond: who comes next stands behind all of them
+    leave(siblings[-1].id)  # these fill their millisecond: the next run stands behind all of them
     return siblings
 
 
@@ -343,7 +343,6 @@ def move(db: Database, moved: Sequence[Run], aim: Aim) -> None:
 
 
 def _spot(db: Database, rank: int, aim: Aim, moving: set[str]) -> QueueSpot:
-    """Return the spot of the run that will stand behind those that are moved, or an end of the rank."""
     if aim.where is Where.FIRST:
         return queue.START
     if aim.where is Where.LAST:

@@ -45,7 +45,7 @@ def release_leaked_by(db: Database, epochs: Sequence[int]) -> None:
 
 
 def retry(db: Database, ended: runs.FinishedRun, *, now: datetime) -> RunRef | None:
-    """Bear the next attempt of a failed run where its definition allows one; who waited for the run waits for that."""
+    """Insert the next attempt of a failed run if its spec allows one; runs that waited for the run wait for that."""
     spec = jobs.version_spec(db, ended.job_id, ended.version)
     earlier = runs.run_by_id(db, ended.id) if ended.attempt > 1 else None
     at = next_attempt(
@@ -211,7 +211,7 @@ def _finish_standing(
 
 
 def keep_session(db: Database, run_id: str, outcome: Outcome, *, job_id: str, now: datetime) -> None:
-    """Store the session that the next run of a job goes on with, or forget one that nobody knows any more."""
+    """Store the session that the next run of a job resumes, or forget one that the agent no longer knows."""
     if outcome.session_lost is not None:
         work_items.drop_session(db, job_id, outcome.session_lost)
     elif outcome.session is not None:
@@ -297,9 +297,9 @@ def follow_up(
 ) -> list[runs.RunEnd]:
     """Do what follows from ends, and return what must end because of them.
 
-    A failure that is retried leaves its chain unfinished (DEC-001): who waited for the run waits for the retry. The end
-    of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs. All
-    retries come first: who stands in line waits for them too.
+    A failure that is retried leaves its chain unfinished: runs that waited for it wait for the retry. The end of a
+    chain releases the runs that waited for it, advances its group, and moves the job's cursor if that depends on its
+    runs. All retries come first, since runs in line wait for them too.
     """
     further = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
     failed = [run for run in ended if run.status is Status.FAILED]
@@ -344,7 +344,7 @@ def _let_go_waiting(db: Database, ended: runs.FinishedRun, *, now: datetime) -> 
 def _pass_on(
     db: Database, follower: run_queries.WaitingSuccessor, before: str | None, *, now: datetime
 ) -> list[runs.RunEnd]:
-    """Release a run whose predecessor ended, or let it wait for another one; `before`: for whom that still waited."""
+    """Release a run whose predecessor ended, or let it wait for `before`, for which the predecessor waited."""
     if waits_for_all(jobs.version_spec(db, follower.job_id, follower.version).overlap, follower.trigger):
         before = run_queries.last_ahead(db, follower.id)
     elif before is not None and not run_queries.is_unfinished(db, before):

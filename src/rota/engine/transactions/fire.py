@@ -42,7 +42,7 @@ class Fired:
     runs: tuple[RunRef, ...] = ()
     skips: tuple[tuple[RunRef, Reason, int | None], ...] = ()
     notifies: bool = False
-    """Whether somebody may be told of it."""
+    """Whether a notification may follow."""
 
 
 def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
@@ -85,7 +85,6 @@ def _has_come(job: Job, now: datetime) -> bool:
 
 
 def _waits(job: Job, now: datetime) -> bool:
-    """Tell whether the next instant waits for quiet hours to end."""
     quiet = None if job.next_for is None else waiting_run(job.spec.schedule, job.next_for)
     return quiet is not None and quiet.until > now
 

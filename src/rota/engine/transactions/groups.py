@@ -144,7 +144,6 @@ def _bear_member(
 
 
 def _absence(job: Job) -> str | None:
-    """Return why a job cannot run in a group at this moment, None if it can."""
     if job.retired_at is not None:
         return f"job {job.name!r} is retired: the file no longer has it"
     if not job.enabled:

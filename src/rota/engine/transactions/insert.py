@@ -1,4 +1,4 @@
-"""Birth: the one place where a run enters the database. Who may have one is decided by those who call it."""
+"""Insert: the one place where a run enters the database. The callers decide whether it may."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ def create_run(db: Database, run: runs.NewRun) -> RunRef:
 
 
 def demand_poll(db: Database, *, now: datetime) -> None:
-    """Make a poll for those who wait for one, where none would come by itself (R-16)."""
+    """Insert a poll for runs that wait for one, where none is scheduled."""
     needed = poll.on_demand(db, now=now)
     if needed is not None:
         create_run(db, needed)
@@ -59,7 +59,7 @@ def create_runs(db: Database, shared: runs.NewRun, siblings: Sequence[runs.NewRu
 
 
 def settled(db: Database, run: runs.NewRun) -> runs.NewRun:
-    """Return a newborn run with its lane and its place, where nobody chose them: no door may forget them."""
+    """Return a new run with its lane and its place in the queue, where the caller chose none."""
     if run.reason is not None:
         return run  # it never stands in the queue
     if run.waiting_for is None and _awaits_poll(db, run):

@@ -36,7 +36,7 @@ class PauseEnded:
 
 
 def pause_job(db: Database, job_id: str, *, until: datetime | None, reason: str, now: datetime) -> bool:
-    """Stop a job's fires; tell whether it was not paused before. A paused one gets the new end and reason."""
+    """Stop a job's fires; return whether it was not paused before. A paused one gets the new end and reason."""
     end_pause_if_over(db, job_id, now=now)
     settle(db, job_id, now=now, closing=False)
     job = jobs.job_by_id(db, job_id)
@@ -82,7 +82,7 @@ def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now:
 
 
 def end_pause_if_over(db: Database, job_id: str, *, now: datetime) -> PauseEnded | None:
-    """End a timed pause at its stored end, if that has come: whoever acts on the job finds it as it would be seen."""
+    """End a timed pause at its stored end, if that has come, before another change of the job."""
     job = jobs.job_by_id(db, job_id)
     if job.paused_until is None or job.paused_until > now:
         return None
@@ -153,7 +153,7 @@ def pause_everything(db: Database, *, until: datetime | None, reason: str, now: 
 
 
 def _outlasts(job: Job, before: PauseState | None, until: datetime | None) -> bool:
-    """Tell whether a job is paused on its own, not by the pause of everything before, and longer than until `until`."""
+    """Return whether a job has its own pause, not that of everything, which ends after `until`."""
     with_all = before is not None and (job.paused_until, job.pause_reason) == (before.until, before.reason)
     if job.paused_at is None or with_all:
         return False

@@ -29,7 +29,7 @@ class Needed:
 
 def look(db: Database, *, born: datetime, now: datetime) -> Needed:
     """Return what the newest good poll gives to a run that was born then."""
-    job = jobs.job_by_name(db, activity.POLL)  # first: who ends a poll holds it, so that nobody begins to wait unseen
+    job = jobs.job_by_name(db, activity.POLL)  # first: the end of a poll locks it, so that no run begins to wait unseen
     found = activity.last_poll(db)
     if found is None or found.good_at is None:
         return Needed(None, None, fresh=False)
@@ -38,7 +38,7 @@ def look(db: Database, *, born: datetime, now: datetime) -> Needed:
 
 
 def on_demand(db: Database, *, now: datetime) -> runs.NewRun | None:
-    """Return the poll that must be made because nobody else makes one: it never comes by itself in this mode."""
+    """Return the poll to insert where the current mode schedules none."""
     job = jobs.job_by_name(db, activity.POLL)
     if job is None or not job.schedules or job.interval is not None or run_queries.unfinished_runs(db, job.id):
         return None
