@@ -1,4 +1,4 @@
-"""Agents as configured, their tasks, results and work items, and rate limits of their providers."""
+"""Agents: their tasks, results and work items, and the rate limits of their providers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A piece of work that one run has claimed. `claim` is the source's own note of how it holds it."""
+    """A claimed item of a work source. `claim` is private data of the source."""
 
     id: str
     title: str
@@ -21,7 +21,7 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class WorkReport:
-    """How the run that held an item ended, as its source is told."""
+    """The report to a source about the run of an item."""
 
     success: bool
     run: str
@@ -31,7 +31,7 @@ class WorkReport:
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """Who asks a source for an item: `claim` names this one request for good, also after a crash."""
+    """A request for an item; `claim` identifies it, also after a crash."""
 
     claim: str
     job: str
@@ -42,38 +42,38 @@ class WorkRequest:
 
 @dataclass(frozen=True, slots=True)
 class WorkAhead:
-    """What a source has to offer, seen without claiming; `open` None: it does not say how many."""
+    """The open items of a source, read without a claim; `open` None: their number is unknown."""
 
     open: int | None = None
     next: WorkItem | None = None
 
 
 class Source(Protocol):
-    """A work source. Every call may be made again with the same claim, after a crash or a lost answer."""
+    """A work source. Every call may be repeated with the same claim after a crash or a lost answer."""
 
     def next_item(self, request: WorkRequest, /) -> WorkItem | None:
-        """Claim the next item, None where there is none; raises SourceError."""
+        """Claim the next item, None for none; raise SourceError."""
         ...
 
     def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
-        """Tell how the work on a claimed item ended; the claim is over then."""
+        """Report the result of a claimed item; this ends the claim."""
         ...
 
     def release(self, item: WorkItem, /) -> None:
-        """Give a claimed item back, so that it can be claimed again."""
+        """Release a claimed item, so that it can be claimed again."""
         ...
 
     def release_claim(self, request: WorkRequest, /) -> None:
-        """Give back whatever this request may have claimed: nobody noted what it was."""
+        """Release any item of this request: its answer was not stored."""
         ...
 
     def peek(self, request: WorkRequest, /) -> WorkAhead:
-        """Return what there is, and claim nothing."""
+        """Return the open items without a claim."""
         ...
 
 
 class Access(StrEnum):
-    """What an agent may do to the project; each adapter translates it (R-30)."""
+    """The access of an agent to the project; each adapter translates it."""
 
     READ = "read"
     WRITE = "write"
@@ -81,7 +81,7 @@ class Access(StrEnum):
 
 
 class AgentProblem(StrEnum):
-    """Why an agent's run is no success. Each value is a reason of FAILED."""
+    """Why an agent's run failed. Each value is a reason of FAILED."""
 
     AGENT_ERROR = "agent_error"
     DENIED = "denied"
@@ -93,7 +93,7 @@ class AgentProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Which limits an adapter keeps, and what it reports; a job that sets another one is refused at load (R-30)."""
+    """The limits and reports that an adapter supports; a job with an unsupported limit is refused at load."""
 
     allowed_tools: bool = False
     max_turns: bool = False
@@ -101,18 +101,17 @@ class Capabilities:
     resume: bool = False
     cost: bool = False
     tools_server: bool = False
-    """Whether it can be given rota's own tools over MCP."""
+    """Whether it accepts rota's tools over MCP."""
     model: bool = True
-    """Whether it can be told which model to use."""
+    """Whether the model can be chosen."""
     access: frozenset[Access] = frozenset(Access)
-    """Which levels of access it keeps."""
     trust: bool = False
-    """Whether it can be kept from running code of the folder that it works in."""
+    """Whether it can ignore code of its working folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """One task for an agent. `prompt` is complete: envelope, task, work item, what is carried over."""
+    """A task for an agent. `prompt` is complete: envelope, task, work item and carried-over data."""
 
     prompt: str
     model: str | None = None
@@ -121,33 +120,33 @@ class AgentTask:
     max_usd: float | None = None
     allowed_tools: tuple[str, ...] = ()
     session_id: str | None = None
-    """The session to go on with; None: a fresh one."""
+    """The session to resume; None: a new one."""
     folder: str = ""
-    """The run's own folder: files of an invocation lie there."""
+    """The run's folder, with the files of the invocation."""
     cwd: str = ""
     run_id: str = ""
     job: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     item: WorkItem | None = None
-    """The piece of work that the run has claimed, if its job has a work source."""
+    """The claimed item of a job with a work source."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says about this agent beyond the common keys (`custom` uses it)."""
+    """Further keys of the agent in the file (for `custom`)."""
     sessions: str = ""
-    """The folder in which the program keeps its sessions, where its adapter reads them; empty: none."""
+    """The folder of the program's sessions, if its adapter reads them; empty: none."""
     tools_server: tuple[str, ...] = ()
     """The command that serves rota's tools over MCP; empty: none."""
     protected: tuple[str, ...] = ()
-    """Files and folders that it must not change: what they say is run outside its access."""
+    """Files and folders that it must not change: their code runs outside its access."""
     state: str = ""
-    """The state folder, which it must neither read nor change but for its own `folder` and `cwd`; empty: none."""
+    """The state folder, which it must neither read nor change except its `folder` and `cwd`; empty: none."""
     trust_project: bool = False
-    """Whether the program may run code of the folder that it works in: hooks, plugins and servers of its settings."""
+    """Whether the program may run code of its working folder: hooks, plugins and servers of its settings."""
     cancelled: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """What an agent did. Unknown figures are None, never 0."""
+    """The result of an agent. Unknown figures are None, never 0."""
 
     summary: str = ""
     tokens_in: int | None = None
@@ -160,20 +159,20 @@ class AgentResult:
     problem: AgentProblem | None = None
     error: str | None = None
     resets_at: datetime | None = None
-    """When a provider that refuses (`quota`) takes work again, where it said so."""
+    """The stated end of a rate limit (`quota`)."""
     usd_is_total: bool = False
-    """Whether `usd` is that of the whole session, also of its earlier runs."""
+    """Whether `usd` is the total of the session with its earlier runs."""
     tokens_are_total: bool = False
     """The same of `tokens_in`, `tokens_cached` and `tokens_out`."""
     tokens_cached: int | None = None
-    """How many of `tokens_in` the provider read from its cache."""
+    """The part of `tokens_in` from the provider's cache."""
     session_full: bool = False
-    """Whether the session has no room for a further prompt: every later run of it would fail as well."""
+    """Whether the session has no room for another prompt, so that later runs would fail too."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentInvocation:
-    """How a task becomes a process: argv, further environment, standard input, and files in the run's folder."""
+    """The process of a task: argv, environment, standard input, and files in the run's folder."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -183,36 +182,36 @@ class AgentInvocation:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How the process of a task ended: its exit code, what it wrote to standard output, and to standard error."""
+    """The end of a task's process: exit code and output."""
 
     exit_code: int | None
     stdout: str
     stderr: str = ""
     stopped: bool = False
-    """Whether it was stopped: timed out, cancelled or shut down."""
+    """Whether it was stopped by timeout, cancellation or shutdown."""
     ended_at: datetime | None = None
-    """When it ended, in the zone of the machine: "resets 11:00" means the next one after it."""
+    """Its end in the machine's time zone: "resets 11:00" means the next one after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How to find out about an installed agent: the commands that tell its version and whether it is logged in."""
+    """How to inspect an installed agent: the commands for its version and login."""
 
     version: tuple[str, ...]
     login: tuple[str, ...] = ()
     login_env: tuple[str, ...] = ()
-    """Variables that are a login of their own, such as an API key."""
+    """Variables that replace a login, such as an API key."""
     report: tuple[str, ...] = ()
-    """Asked where `login` says no: a report that tells whether the program needs that login."""
+    """The command that reports, after a failed `login`, whether the program needs one."""
     headless: tuple[str, ...] = ()
-    """The command that lists the options with which it runs without a terminal."""
+    """The command that lists the options for runs without a terminal."""
     options: tuple[str, ...] = ()
-    """Those of them that rota uses: a version without one of them is too old, or too new."""
+    """The options that rota uses: a version without one of them is unsupported."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSession:
-    """A session to go on with, and what it had cost before: the figures of some programs are totals."""
+    """A session to resume with its earlier costs: the figures of some programs are totals."""
 
     id: str
     usd: float = 0.0
@@ -220,20 +219,20 @@ class AgentSession:
     tokens_out: int = 0
     tokens_cached: int = 0
     adapter: str = ""
-    """Whose session it is; no other program knows it."""
+    """The adapter of its program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What one run of an agent is given beyond its job's definition; found step by step before its start."""
+    """The data of one agent run beyond its job's definition, collected before its start."""
 
     condition_outputs: tuple[str, ...] = ()
-    """What the conditions wrote, in their order."""
+    """The output of the conditions, in their order."""
     session: AgentSession | None = None
     last_summary: str | None = None
     item: WorkItem | None = None
     workspace: str | None = None
-    """The folder to work in, in the place of the job's own; None: that one."""
+    """The folder to work in; None: the job's own."""
 
 
 NO_BRIEF = Brief()
@@ -241,11 +240,11 @@ NO_BRIEF = Brief()
 
 PROVIDER = "provider:"
 PLENTY = 1_000_000
-"""The room of a provider's pool: it bounds nothing, but has none at all while the provider is held."""
+"""The capacity of a provider's pool: unlimited, except while the provider is held."""
 
 
 def provider_pool(provider: str) -> str:
-    """Return the pool that every run of a provider draws on.
+    """Return the pool of a provider's runs.
 
     >>> provider_pool("anthropic")
     'provider:anthropic'
@@ -254,7 +253,7 @@ def provider_pool(provider: str) -> str:
 
 
 def provider_of(pool: str) -> str | None:
-    """Return the provider whose pool this is, None for any other pool.
+    """Return the provider of a pool, None for any other pool.
 
     >>> provider_of("provider:anthropic"), provider_of("gpu")
     ('anthropic', None)
@@ -264,7 +263,7 @@ def provider_of(pool: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A run that its provider refused: when it began and ended, what was said, and until when, where that was said."""
+    """A run that its provider refused, with the message and the stated end of the refusal."""
 
     began_at: datetime
     at: datetime
@@ -272,19 +271,19 @@ class Refusal:
     resets_at: datetime | None = None
     run_id: str | None = None
     outage: bool = False
-    """Whether the provider failed instead of refusing: it is probed sooner, and more often."""
+    """Whether the provider failed instead of limiting: it is probed sooner and more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderHold:
-    """A provider that took no more work. `until` None: that is over, and only the count of its refusals is left."""
+    """A rate-limited provider. `until` None: the hold is over, and only the count of refusals is stored."""
 
     provider: str
     until: datetime | None
     stated: bool
-    """Whether the provider said until when."""
+    """Whether the provider stated the end."""
     refusals: int
-    """How often in a row nobody could say until when: each time the next wait is twice as long."""
+    """The refusals in a row without a stated end; each doubles the next wait."""
     why: str
     run_id: str | None
     set_at: datetime

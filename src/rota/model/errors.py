@@ -553,7 +553,7 @@ class NoSlot(RotaError, code="no_slot"):
     def __init__(self, name: str, waited: str) -> None:
         super().__init__(
             f"no slot for {name!r} became free within {waited}",
-            hint="`rota status` shows who has the slots; raise `scheduler.concurrency`, or wait longer",
+            hint="`rota status` shows the runs in the slots; raise `scheduler.concurrency`, or wait longer",
         )
 
 
@@ -736,7 +736,7 @@ class BudgetExceeded(RotaError, code="budget_exceeded"):
     """A budget account has no room for the expense."""
 
     def __init__(self, account: str, why: str, *, reopens: str) -> None:
-        hint = f"it opens again {reopens}; `rota budgets {account}` shows who used it"
+        hint = f"it opens again {reopens}; `rota budgets {account}` shows its usage"
         super().__init__(f"{account} {why}", hint=hint)
         self.account = account
 

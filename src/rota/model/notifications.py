@@ -1,17 +1,17 @@
-"""The words of notifications: events, targets, deliveries, and what became of sending one (DEC-009)."""
+"""Notifications: events, targets, deliveries and their results."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 TIMEOUT = timedelta(seconds=15)
-"""How long one attempt may take."""
+"""The timeout of one attempt."""
 REMIND = timedelta(days=1)
-"""How often a job that keeps failing is told again."""
+"""The interval of reminders about a failing job."""
 
 
 class Event(StrEnum):
-    """What a target may be told about."""
+    """An event of a notification."""
 
     FAILED = "failed"
     COMPLETED = "completed"
@@ -21,15 +21,15 @@ class Event(StrEnum):
     RECOVERED = "recovered"
     LATE = "late"
     TEST = "test"
-    """Sent by hand alone."""
+    """Sent only by `rota notify`."""
 
 
 USUAL = (Event.FAILED, Event.LATE, Event.RECOVERED)
-"""What a target is told that does not say `on`."""
+"""The events of a target without `on`."""
 
 
 class Channel(StrEnum):
-    """How a target is told."""
+    """The transport of a target."""
 
     WEBHOOK = "webhook"
     APPRISE = "apprise"
@@ -39,34 +39,34 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is told, how, and of what. The address is written out, or the name of a secret that holds it."""
+    """A receiver of notifications. Its address is literal, or the name of a secret."""
 
     name: str
     channel: Channel
     on: tuple[Event, ...] = USUAL
     address: str = ""
-    """Where to; of Telegram the chat, whose bot's token `address_secret` names."""
+    """The address; of Telegram the chat, with the bot's token in `address_secret`."""
     address_secret: str = ""
     command: tuple[str, ...] = ()
     signing: tuple[str, ...] = ()
-    """The names of the secrets that sign a webhook; while they are changed there are two."""
+    """The names of the secrets that sign a webhook; two during a rotation."""
     allow_private: tuple[str, ...] = ()
-    """Private addresses that may be connected to, each as host:port."""
+    """Allowed private addresses, each as host:port."""
     remind: timedelta | None = REMIND
-    """How often a job that keeps failing is told again; None: of every failure."""
+    """The interval of reminders about a failing job; None: every failure."""
     timeout: timedelta = TIMEOUT
     cwd: str = ""
-    """Where a command runs; empty: in the scheduler's project."""
+    """The folder of a command; empty: the scheduler's project."""
 
     @property
     def endpoint(self) -> str:
-        """What tells endpoints apart: one that is broken or gone is left alone, whoever names it."""
+        """The key of the endpoint: a failing endpoint is paused for all targets that use it."""
         place = self.address or f"secret {self.address_secret}" if not self.command else " ".join(self.command)
         return f"{self.channel} {place}"
 
 
 class DeliveryStatus(StrEnum):
-    """Where a delivery stands; it never paints a run."""
+    """The status of a delivery; it never changes a run."""
 
     PENDING = "PENDING"
     DELIVERED = "DELIVERED"
@@ -75,7 +75,7 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event for one target. Its id is the same over all attempts, so that a receiver knows a repetition."""
+    """An event for a target. Its id is the same over all attempts, so that a receiver can detect duplicates."""
 
     id: str
     run_id: str
@@ -83,7 +83,7 @@ class Delivery:
     event: Event
     target: str
     own: Target | None
-    """The target itself, where it was written in place."""
+    """The target, if the job declares it in place."""
     endpoint: str
     status: DeliveryStatus
     attempts: int
@@ -97,7 +97,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What became of one attempt. `wait`: the receiver's wish, in seconds; `gone`: it wants nothing any more."""
+    """The result of an attempt. `wait`: the receiver's Retry-After in seconds; `gone`: it accepts nothing more."""
 
     ok: bool
     answer: int | None = None
@@ -105,4 +105,4 @@ class DeliveryResult:
     wait: float | None = None
     gone: bool = False
     hopeless: bool = False
-    """Whether another attempt cannot end otherwise: an address that is refused."""
+    """Whether a retry cannot succeed: the address is refused."""

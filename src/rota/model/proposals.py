@@ -1,4 +1,4 @@
-"""Who made a job that no file declares, within which limits, and what agents may make at all (section 8)."""
+"""Authors of jobs from the tools, their limits, and the policy for agents."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,16 +7,16 @@ from enum import StrEnum
 from rota.model.agents import Access
 
 MADE = "agent"
-"""The source of jobs that were made with the tools; an apply never touches them."""
+"""The source of jobs from the tools; an apply never changes them."""
 ANYBODY = "agent"
-"""Stands for every maker where makers are chosen."""
+"""Selects every author."""
 USER = "user"
-"""Who makes jobs with the tools outside of a run."""
+"""The author of jobs from the tools outside of a run."""
 MAKER_LIMIT = 100
 
 
 class Approval(StrEnum):
-    """Whether what agents make waits until a person has seen it."""
+    """Whether jobs of agents need the approval of a person."""
 
     NONE = "none"
     REQUIRED = "required"
@@ -24,7 +24,7 @@ class Approval(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicy:
-    """The `agent_policy:` of a project: what may be made with the tools. The limits hold for each maker."""
+    """The `agent_policy:` of a project. The limits hold for each author."""
 
     enabled: bool = True
     max_active: int = 20
@@ -38,12 +38,12 @@ class AgentPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the run of an agent may do itself, and so at most give to a job that it makes."""
+    """The rights of an agent's run, which its new jobs cannot exceed."""
 
     agent: str
     access: Access
     allowed_tools: tuple[str, ...] = ()
-    """Empty: what the access gives."""
+    """Empty: those of its access."""
     max_turns: int | None = None
     max_usd: float | None = None
     accounts: tuple[str, ...] = ()
@@ -51,39 +51,39 @@ class Limits:
     trust_project: bool = False
     cwd: str = "."
     project: str | None = None
-    """The folder of the included project that the run belongs to."""
+    """The folder of the run's included project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who acts: a person, a program under a name of its own, or a run. `limits` only where it is an agent's run."""
+    """The author of an action: a person, a named program, or a run. Only an agent's run has `limits`."""
 
     name: str = USER
     run_id: str | None = None
     run: str | None = None
-    """The run as people write it."""
+    """The handle of the run."""
     depth: int = 0
-    """How many jobs that were made lie between this one and a person: 0 in a run of a job from the file."""
+    """The number of jobs from tools between this author and a person: 0 in a run of a job from the file."""
     limits: Limits | None = None
     bound: bool = False
-    """Whether `agent_policy` binds it without a run: a token of the scope `agent`, or a caller of the tools."""
+    """Whether `agent_policy` applies without a run: a token of the scope `agent`, or a caller of the tools."""
     unknown: str | None = None
-    """The ROTA_RUN_ID that names no live run or direct call of this state: such a maker has no rights."""
+    """A ROTA_RUN_ID without a live run or direct call of this state: such an author has no rights."""
 
     @property
     def is_agent(self) -> bool:
-        """Whether `agent_policy` binds it."""
+        """Whether `agent_policy` applies."""
         return self.limits is not None or self.bound or self.unknown is not None
 
     @property
     def title(self) -> str:
-        """The maker as messages name it."""
+        """The author in messages."""
         return f"{self.name} ({self.run})" if self.run else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What is stored about the making of a job."""
+    """The stored origin of a job from the tools."""
 
     by: str
     at: datetime

@@ -13,7 +13,7 @@ from rota.model.notifications import Target
 
 
 class Anchor(StrEnum):
-    """What an interval counts from (R-06)."""
+    """The start of an interval."""
 
     COMPLETION = "completion"
     START = "start"
@@ -21,14 +21,14 @@ class Anchor(StrEnum):
 
 
 class FirstRun(StrEnum):
-    """When an interval job runs for the first time after it was created (R-06)."""
+    """The first run of a new interval job."""
 
     NOW = "now"
     AFTER_INTERVAL = "after_interval"
 
 
 class MisfirePolicy(StrEnum):
-    """What happens to instants noticed too late (R-10)."""
+    """The policy for missed instants."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -36,7 +36,7 @@ class MisfirePolicy(StrEnum):
 
 
 class OverlapPolicy(StrEnum):
-    """What happens to an instant while the job is active (R-11)."""
+    """The policy for an instant while the job is active."""
 
     FORBID = "forbid"
     QUEUE = "queue"
@@ -45,7 +45,7 @@ class OverlapPolicy(StrEnum):
 
 
 class Mode(StrEnum):
-    """How much is going on: what intervals by mode go by (R-18)."""
+    """The activity level that selects an interval by mode."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -53,7 +53,7 @@ class Mode(StrEnum):
 
 
 class QuietPolicy(StrEnum):
-    """What quiet hours do to the instants inside them (R-17)."""
+    """The policy for instants in quiet hours."""
 
     DORMANT = "dormant"
     DEFER = "defer"
@@ -61,14 +61,14 @@ class QuietPolicy(StrEnum):
 
 
 class WhenFalse(StrEnum):
-    """What a false condition does to a run (R-09)."""
+    """The policy for a run with a false condition."""
 
     WAIT = "wait"
     SKIP = "skip"
 
 
 class Kind(StrEnum):
-    """How a job does its work."""
+    """The kind of a job's work."""
 
     COMMAND = "command"
     SHELL = "shell"
@@ -79,21 +79,21 @@ class Kind(StrEnum):
 
 
 class SessionMode(StrEnum):
-    """Whether a run of an agent begins a session of its own, or goes on with the newest of its job."""
+    """Whether a run of an agent starts a new session, or resumes the newest of its job."""
 
     FRESH = "fresh"
     RESUME = "resume"
 
 
 class Carry(StrEnum):
-    """What a run of an agent is told of the runs before it."""
+    """The data of earlier runs in an agent's prompt."""
 
     LAST_SUMMARY = "last_summary"
     STATE = "state"
 
 
 class Workspace(StrEnum):
-    """Where an agent works: in the project itself, in a git worktree of its own, or in an empty folder."""
+    """The working folder of an agent: the project, its own git worktree, or an empty folder."""
 
     PROJECT = "project"
     WORKTREE = "worktree"
@@ -101,14 +101,14 @@ class Workspace(StrEnum):
 
 
 class StepFolder(StrEnum):
-    """Where the step after an agent runs."""
+    """The folder of the step after an agent."""
 
     WORKSPACE = "workspace"
     PROJECT = "project"
 
 
 class SourceKind(StrEnum):
-    """What kind of work source gives a run its item."""
+    """The kind of a work source."""
 
     GITHUB = "github"
     DIRECTORY = "directory"
@@ -117,14 +117,14 @@ class SourceKind(StrEnum):
 
 
 class GroupMode(StrEnum):
-    """Whether the members of a group run one after another or side by side (R-15)."""
+    """Whether the members of a group run in sequence or in parallel."""
 
     SEQUENTIAL = "sequential"
     PARALLEL = "parallel"
 
 
 class OnFailure(StrEnum):
-    """What a failed member does to those after it (DEC-012, R-15)."""
+    """The effect of a failed member on later ones."""
 
     STOP = "stop"
     CONTINUE = "continue"
@@ -138,7 +138,7 @@ class Isolate(StrEnum):
 
 
 class OutputPolicy(StrEnum):
-    """How much of a run's output is kept (R-21)."""
+    """The stored part of a run's output."""
 
     FULL = "full"
     TAIL = "tail"
@@ -148,7 +148,7 @@ class OutputPolicy(StrEnum):
 
     @property
     def on_disk(self) -> "OutputPolicy":
-        """How much the files of a run hold."""
+        """The policy of the files on disk."""
         return OutputPolicy.FULL if self is OutputPolicy.DATABASE else self
 
     @property
@@ -158,7 +158,7 @@ class OutputPolicy(StrEnum):
 
 
 class OnRestart(StrEnum):
-    """What a new scheduler does with a command that survived the old one (R-23)."""
+    """What a new scheduler does with a command that survived the old one."""
 
     ADOPT = "adopt"
     KILL = "kill"
@@ -166,7 +166,7 @@ class OnRestart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    """A delay chosen by hash: up to a duration, or up to a percentage of the gap to the next instant."""
+    """A deterministic delay: up to a duration, or a percentage of the gap to the next instant."""
 
     up_to: timedelta | None = None
     percent: float | None = None
@@ -174,7 +174,7 @@ class Jitter:
 
 @dataclass(frozen=True, slots=True)
 class ByMode:
-    """An interval for each mode; None: never in that mode (R-18)."""
+    """An interval for each mode; None: never in that mode."""
 
     active: timedelta | None
     idle: timedelta | None
@@ -189,7 +189,7 @@ class ByMode:
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """Windows of the week such as "mon-fri 09:00-19:00", read in `timezone`, and what they do (R-17)."""
+    """Windows of the week such as "mon-fri 09:00-19:00" in `timezone`, and their policy."""
 
     windows: tuple[str, ...]
     timezone: str = "UTC"
@@ -198,9 +198,9 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The when of a job: exactly one of `cron`, `interval`, `by_mode`, `at`, `reboot`, or none of them (manual).
+    """The schedule of a job: at most one of `cron`, `interval`, `by_mode`, `at` and `reboot`; none is manual.
 
-    `excluded`: dates in the job's zone, as 2026-12-25, whose instants do not run.
+    `excluded`: dates in the job's zone, as 2026-12-25, without runs.
     """
 
     cron: tuple[str, ...] = ()
@@ -220,32 +220,32 @@ class Schedule:
 
     @property
     def manual(self) -> bool:
-        """Whether the job has no instants of its own."""
+        """Whether the job has no schedule."""
         return not (self.cron or self.repeats or self.at or self.reboot)
 
     @property
     def repeats(self) -> bool:
-        """Whether it is an interval, of one length or by mode."""
+        """Whether it is an interval, fixed or by mode."""
         return self.interval is not None or self.by_mode is not None
 
     @property
     def follows_runs(self) -> bool:
         """Whether the next instant depends on the last run (completion and start anchors)."""
-        return (self.interval is not None or self.by_mode is not None) and self.anchor is not Anchor.FIXED
+        return self.repeats and self.anchor is not Anchor.FIXED
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether each instant fires at its very moment: neither jitter nor quiet hours may move it."""
+        """Whether neither jitter nor quiet hours can move an instant."""
         return self.jitter is None and self.quiet is None
 
     def every(self, mode: Mode) -> timedelta | None:
-        """Return the interval in a mode; None: there is none, or never in that mode."""
+        """Return the interval in a mode; None: it has none, or does not fire in that mode."""
         return self.interval if self.by_mode is None else self.by_mode.of(mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """How late is late, and what then (R-10)."""
+    """The handling of missed instants."""
 
     policy: MisfirePolicy = MisfirePolicy.SKIP
     grace: timedelta = timedelta(seconds=60)
@@ -255,7 +255,7 @@ class Misfire:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How many unfinished runs a job may have (R-11)."""
+    """The limit of unfinished runs of a job."""
 
     policy: OverlapPolicy = OverlapPolicy.FORBID
     queue_depth: int = 1
@@ -263,7 +263,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class EnvValue:
-    """One environment variable of a job: a text (may hold placeholders) or the name of a secret."""
+    """An environment variable of a job: a text, maybe with placeholders, or the name of a secret."""
 
     name: str
     value: str | None = None
@@ -272,7 +272,7 @@ class EnvValue:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One place in a group: a job, params of its own, and whether it runs whatever became of the others."""
+    """A member of a group: a job, its params, and whether it always runs."""
 
     job: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -281,7 +281,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class AfterStep:
-    """A command, or a text for the shell, that runs once the agent has succeeded."""
+    """A command, or a shell text, that runs after the success of an agent."""
 
     command: tuple[str, ...] = ()
     shell: str = ""
@@ -290,37 +290,36 @@ class AfterStep:
 
 @dataclass(frozen=True, slots=True)
 class WorkSource:
-    """Where a run fetches the item that it works on (003): a repository, a folder, an address, or a Python class."""
+    """The source of a run's work item: a repository, a folder, an address, or a Python class."""
 
     kind: SourceKind
     place: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the kind is told: labels, a pattern; of a class its arguments."""
+    """Options of the kind: labels, a pattern; of a class its arguments."""
     values: tuple[EnvValue, ...] = ()
-    """A token, headers, and those arguments of a class that are secrets: read at each start, never stored."""
+    """A token, headers, and secret arguments of a class: read at each start, never stored."""
     timeout: timedelta = timedelta(seconds=30)
     attempts: int = 3
-    """How many runs may fail on one item before it is reported as failed instead of given back."""
+    """The runs that may fail on an item before it is reported as failed instead of released."""
 
     @property
     def title(self) -> str:
-        """The source as messages name it."""
+        """The source in messages."""
         return f"{self.kind} {self.place}"
 
     @property
     def key(self) -> str:
-        """What tells sources apart: an item of one is held by one run, whichever job asked (labels do not count)."""
+        """The key of the source: one run at a time holds an item of it, over all jobs (labels do not count)."""
         own = self.options if self.kind is SourceKind.RUN else {"api_url": self.options.get("api_url")}
         return f"{self.title} {json.dumps(dict(own), sort_keys=True, default=str)}"
 
 
 PROMPT_LIMIT = 1_000_000
-"""The most characters of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentWork:
-    """What an agent is asked to do, by which adapter and within which limits (section 8, R-30)."""
+    """The task of an agent, its adapter and its limits."""
 
     agent: str
     adapter: str
@@ -340,20 +339,20 @@ class AgentWork:
     after: AfterStep | None = None
     source: WorkSource | None = None
     rota_tools: bool = False
-    """Whether its runs get rota's own tools over MCP."""
+    """Whether its runs get rota's tools over MCP."""
     trust_project: bool = False
-    """Whether its program may run code of the folder that it works in: hooks, plugins and servers of its settings."""
+    """Whether its program may run code of its working folder: hooks, plugins and servers of its settings."""
     placeholders: bool = True
-    """Whether placeholders in its prompt are filled; else the prompt is passed as it is written."""
+    """Whether placeholders in its prompt are replaced."""
     function: str = ""
-    """The Python function that is the agent, by its registered name or as module:function; empty: none is."""
+    """The Python function of the agent, by its registered name or as module:function; empty: none."""
     called: bool = False
-    """Whether it is called inside the scheduler's process instead of being started as one."""
+    """Whether it is called inside the scheduler's process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run does, and in which surroundings."""
+    """The work of a run and its environment."""
 
     kind: Kind
     command: tuple[str, ...] = ()
@@ -378,9 +377,9 @@ class Work:
     mode: GroupMode = GroupMode.SEQUENTIAL
     on_failure: OnFailure = OnFailure.STOP
     project: str | None = None
-    """The folder of the included project that declares the job; None: that of the scheduler's own."""
+    """The folder of the job's included project; None: the scheduler's project."""
     imports: tuple[str, ...] = ()
-    """The modules of that project; those of the scheduler's own are in its settings."""
+    """The modules of that project; the settings have those of the scheduler's project."""
 
     @property
     def in_process(self) -> bool:
@@ -398,17 +397,17 @@ class Condition:
     command: tuple[str, ...] = ()
     timeout: timedelta = timedelta(seconds=30)
     replaces: bool = False
-    """Whether it has the name of a built-in one, and is registered in the job's own interpreter (R-09)."""
+    """Whether it replaces a built-in condition and is registered in the job's interpreter."""
 
     @property
     def title(self) -> str:
-        """The condition as messages name it."""
+        """The condition in messages."""
         return self.name or " ".join(self.command)
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Whether a due run may go on (R-09)."""
+    """The gates of a due run."""
 
     conditions: tuple[Condition, ...] = ()
     when_false: WhenFalse = WhenFalse.SKIP
@@ -419,7 +418,7 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How much of a pool a run takes while it runs (R-03, R-04)."""
+    """The room that a run takes in a pool."""
 
     pool: str
     cost: int = 1
@@ -427,22 +426,22 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An account that a run is charged to, and what it is expected to cost, in the account's own unit (R-19).
+    """An account of a run, and the estimated cost in the account's unit.
 
-    `estimate` None: what its last runs cost, else what the account says. `unit` is that of the account when the
-    estimate was written; None: whatever the account counts.
+    `estimate` None: the cost of its last runs, else the account's estimate. `unit` is that of the account when the
+    estimate was written; None: any.
     """
 
     account: str
     estimate: int | None = None
     unit: Unit | None = None
     most: int | None = None
-    """What the job's agent may spend on one run at most, in millionths of a dollar; None: it has no such limit."""
+    """The limit of the job's agent for one run, in millionths of a dollar; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failed run is tried again, and after how long (DEC-007). `max_attempts` counts the first one."""
+    """The retries of a failed run. `max_attempts` includes the first attempt."""
 
     max_attempts: int = 3
     backoff: timedelta = timedelta(seconds=10)
@@ -453,7 +452,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedFailure:
-    """When a job that fails again and again is held back, and for how long at most."""
+    """The backoff of a job that fails repeatedly."""
 
     after: int = 5
     backoff_max: timedelta = timedelta(days=1)
@@ -461,7 +460,7 @@ class RepeatedFailure:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long rows and output are kept; None is for ever."""
+    """The retention of rows and output; None is for ever."""
 
     runs: timedelta | None = timedelta(days=365)
     skipped: timedelta | None = timedelta(days=30)
@@ -489,24 +488,24 @@ class JobSpec:
     enabled: bool = True
     description: str = ""
     notify: tuple[str, ...] = ()
-    """The targets that are told of the job's runs, by name (DEC-009)."""
+    """The notification targets by name."""
     notify_own: tuple[Target, ...] = ()
-    """Targets that are written in the job itself."""
+    """Targets that the job declares in place."""
     finish_by: str = ""
     """The time of the day, as 06:00, by which a scheduled run must have finished; empty: any."""
 
     @property
     def notifies(self) -> bool:
-        """Whether somebody is told of the job's runs."""
+        """Whether the job has notification targets."""
         return bool(self.notify or self.notify_own)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What was found: `missing` has a message for each name nobody knows and each module that fails."""
+    """The registered names: `missing` has a message for each unknown name and each module that fails."""
 
     missing: Mapping[str, str] = field(default_factory=dict)
     conditions: frozenset[str] = frozenset()
-    """Those that are registered; such a one replaces a built-in one of its name (R-09)."""
+    """The registered conditions; they replace built-in ones of the same name."""
     needing_poll: frozenset[str] = frozenset()
-    """Those of them that look at what the shared poll brought (R-16)."""
+    """The conditions that read the shared poll."""

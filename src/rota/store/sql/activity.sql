@@ -12,11 +12,11 @@ SELECT at, what FROM activity
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 -- name: jobs_modes
--- In which modes jobs with intervals by mode were planned, by the quiet hours that they have (R-18).
+-- The modes of planned jobs with intervals by mode, by their quiet hours.
 SELECT DISTINCT mode, quiet FROM job WHERE mode IS NOT NULL
 
 -- name: jobs_adaptive
--- How many jobs go by the mode, by the quiet hours that make them dormant (R-18).
+-- The number of jobs with intervals by mode, by their dormant quiet hours.
 SELECT quiet, COUNT(*) FROM job WHERE mode IS NOT NULL AND retired_at IS NULL GROUP BY quiet ORDER BY quiet
 
 -- name: jobs_of_mode

@@ -1,5 +1,5 @@
 -- name: direct_calls
--- Who waits and who is about to start, in the order in which they came.
+-- Waiting and starting calls, oldest first.
 SELECT direct_wait.*, job.name AS job, lane.key AS lane
 FROM direct_wait JOIN lane ON lane.id = direct_wait.lane_id LEFT JOIN job ON job.id = direct_wait.job_id
 ORDER BY direct_wait.turn
@@ -21,7 +21,7 @@ UPDATE direct_wait SET worker_id = :worker_id, slot = :slot, epoch = :epoch WHER
 UPDATE direct_wait SET worker_id = NULL, slot = NULL, epoch = NULL WHERE id = :id AND epoch = :epoch
 
 -- name: direct_leave
--- Whoever asked gives up, is gone, or gets what it asked for: `epoch` is null while it waits.
+-- The caller gives up, is gone, or its call starts; `epoch` is null while it waits.
 DELETE FROM direct_wait WHERE id = :id AND epoch IS NOT DISTINCT FROM :epoch
 
 -- name: direct_dismiss
@@ -35,7 +35,7 @@ VALUES (:id, :job_id, :version, :lane_id, :params, :caller, :worker_id, :slot, :
 INSERT INTO direct_hold (execution_id, epoch) VALUES (:id, :epoch)
 
 -- name: direct_let_go
--- `epoch` null: the caller itself, which need not know who carries its call.
+-- `epoch` null: the caller itself, which does not know the process of its call.
 DELETE FROM direct_hold WHERE execution_id = :id AND (CAST(:epoch AS bigint) IS NULL OR epoch = :epoch)
 
 -- name: direct_finish

@@ -14,7 +14,7 @@ SELECT * FROM run_group WHERE run_id = :run_id
 {{FOR NO KEY UPDATE}}
 
 -- name: group_seats
--- The newest attempt at each place: a retry stands for the runs before it (DEC-001).
+-- The newest attempt at each place: a retry represents the runs before it.
 SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, job.name, run.number,
     run.finished_at
 FROM run JOIN job ON job.id = run.job_id

@@ -28,7 +28,7 @@ SELECT name FROM job WHERE retired_at IS NULL ORDER BY name
 SELECT id FROM job WHERE next_at <= :now ORDER BY next_at, id LIMIT :limit
 
 -- name: job_due
--- Whether a job's next instant has come and nobody else is at it.
+-- Whether a job is due and not locked by another transaction.
 SELECT name FROM job WHERE id = :id AND next_at <= :now
 {{FOR NO KEY UPDATE SKIP LOCKED}}
 
@@ -39,7 +39,7 @@ SELECT min(next_at) FROM job WHERE next_at IS NOT NULL
 SELECT next_at FROM job WHERE next_at IS NOT NULL AND name <> :name ORDER BY next_at LIMIT 1
 
 -- name: jobs_not_booted
--- Jobs at boot that have not run for this boot, and were not made in it (R-05). Other machines have other boots: the row tells.
+-- Jobs at boot that have not fired in this boot and were not created in it. Other machines have other boots.
 SELECT id FROM job WHERE booted <> :boot AND enabled = 1 AND retired_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM run WHERE run.job_id = job.id AND run.slot_key = :boot) ORDER BY name
 
@@ -54,7 +54,7 @@ SELECT version, spec, schedules, paused, since, until FROM job_version
 WHERE job_id = :job_id AND version < :below ORDER BY version DESC LIMIT :limit
 
 -- name: jobs_failing
--- Jobs whose newest end, of those that say how the work went, is a failure.
+-- Jobs whose newest executed run failed.
 SELECT job.id FROM job
 WHERE job.retired_at IS NULL
   AND (SELECT max(finished_at) FROM run WHERE job_id = job.id AND status = 'FAILED' AND finished_at IS NOT NULL)

@@ -86,7 +86,7 @@ SELECT boot_id, worker_id FROM process WHERE kind <> 'worker' ORDER BY epoch DES
 UPDATE worker SET draining = :draining WHERE id = :id AND draining <> :draining
 
 -- name: clock_newest_times
--- The newest times that earlier processes wrote, for the first process of a boot: it has no boot clock to compare with theirs (R-26).
+-- The newest times that earlier processes wrote, for the first process of a boot: it has no boot clock to compare with theirs.
 SELECT process.started_at, process.ended_at,
     (SELECT created_at FROM run ORDER BY id DESC LIMIT 1),
     (SELECT started_at FROM execution ORDER BY id DESC LIMIT 1),
@@ -99,7 +99,7 @@ FROM process ORDER BY epoch DESC LIMIT 1
 
 -- name: jobs_of_runs_hold
 -- Also the jobs of all that such an end may lead on to: of the group that a run is a member of, of its other members (if they are not
--- too many), and of the members of a group that a run stands for. Groups first, then members: so does who founds one. OFFSET keeps the
+-- too many), and of the members of a group that a run stands for. Groups first, then members, as in the creation of a group. OFFSET keeps the
 -- planner to looking up one after the other.
 {{WITH met AS MATERIALIZED (
     SELECT id, job_id, group_id, lane_id FROM run WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))),
@@ -118,7 +118,7 @@ SELECT job.id FROM job JOIN (SELECT job_id, min(turn) AS turn FROM named GROUP B
 ORDER BY wanted.turn, job.id FOR NO KEY UPDATE OF job}}
 
 -- name: jobs_waited_for_hold
--- Those of these jobs in which a run waits for another one, or whose failures are counted: others need not be held when a run completes.
+-- Those of these jobs with a waiting run or counted failures: the end of a run need not lock the others.
 {{SELECT id FROM job WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
 AND (failures > 0 OR EXISTS (SELECT 1 FROM run WHERE run.job_id = job.id AND waiting_for IN ('predecessor', 'replaced_run')))
 ORDER BY id FOR NO KEY UPDATE}}

@@ -6,7 +6,7 @@ ORDER BY pool.name
 DELETE FROM pool WHERE declared = 0 AND used = 0 AND name NOT IN (SELECT pool FROM lane_pool)
 
 -- name: abandoned_all
--- Runs and direct calls whose code still runs after their end, with the slot that it keeps.
+-- Runs and direct calls whose code still runs after their end, with its slot.
 SELECT abandoned.run_id, job.name, run.number, run.finished_at, abandoned.slot
 FROM abandoned LEFT JOIN run ON run.id = abandoned.run_id LEFT JOIN job ON job.id = run.job_id
 ORDER BY abandoned.run_id
@@ -15,7 +15,7 @@ ORDER BY abandoned.run_id
 SELECT DISTINCT pool FROM lane_pool
 
 -- name: pool_take
--- The condition decides, not what was read before (R-03). Giving back (a negative cost) always fits.
+-- The condition decides, not an earlier read. A return of room (a negative cost) always fits.
 UPDATE pool SET used = used + :cost
 WHERE name = :name AND (CAST(:cost AS bigint) < 0 OR (used + :cost <= capacity
     AND NOT EXISTS (SELECT 1 FROM provider_hold WHERE pool = :name AND until IS NOT NULL)))

@@ -1,5 +1,5 @@
 -- name: prune_groups_empty
--- Groups whose members are all gone, unless a newer group repeats one.
+-- Groups without remaining members, unless a newer group retries them.
 SELECT id FROM run_group
 WHERE id < :before AND finished_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM run WHERE run.group_id = run_group.id)

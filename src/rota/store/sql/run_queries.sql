@@ -37,12 +37,12 @@ WHERE execution.job_id = :job_id AND (execution.finished_at IS NULL OR execution
 ORDER BY execution.started_at
 
 -- name: runs_following
--- Overlap's line alone: members of a group follow each other by the group's own rules (R-15).
+-- Only the line of overlap: the group orders its members.
 SELECT id, job_id, version, trigger FROM run WHERE predecessor_id = :id AND predecessor_id IS NOT NULL AND waiting_for IS NOT NULL AND group_id IS NULL ORDER BY id
 {{FOR NO KEY UPDATE}}
 
 -- name: run_last_ahead
--- A retry stands where its chain began (R-11).
+-- A retry has the place of its chain.
 SELECT other.id
 FROM run waiting JOIN run other ON other.job_id = (SELECT job_id FROM run WHERE id = :id) AND other.finished_at IS NULL AND other.id <> waiting.id
 LEFT JOIN run root ON root.id = other.chain_id
@@ -84,7 +84,7 @@ UPDATE run SET waiting_for = NULL, not_before = NULL WHERE id = :id AND status =
 SELECT job.id, (SELECT created_at FROM run WHERE job_id = job.id ORDER BY number DESC LIMIT 1) FROM job WHERE retired_at IS NULL
 
 -- name: jobs_striking
--- Jobs of which one of the newest runs ended in a way that may need somebody.
+-- Jobs with a run among the newest that may need attention.
 SELECT job.id FROM job
 WHERE job.retired_at IS NULL AND EXISTS (
     SELECT 1 FROM (SELECT status, reason FROM run WHERE run.job_id = job.id ORDER BY number DESC LIMIT :newest) AS last

@@ -1,5 +1,5 @@
 -- name: audit_budgets
--- R-19: what a window counts is what its entries say, counted anew.
+-- The amounts of a window are the sums of its entries.
 SELECT budget_window.budget, budget_window.since, budget_window.settled, budget_window.pruned + coalesce(counted.settled, 0),
     budget_window.reserved, coalesce(counted.reserved, 0)
 FROM budget_window LEFT JOIN (
@@ -10,7 +10,7 @@ WHERE budget_window.settled <> budget_window.pruned + coalesce(counted.settled, 
 LIMIT :limit
 
 -- name: audit_budget_held
--- R-19: what is reserved belongs to something that is about to start or runs; what was spent before a start to a run that may
+-- A reservation belongs to a starting or active run; requests before a start belong to a run that may
 -- still start.
 SELECT entry.budget, entry.run_id, entry.estimate IS NOT NULL FROM budget_entry AS entry
 LEFT JOIN run ON run.id = entry.run_id
@@ -27,7 +27,7 @@ SELECT id FROM job WHERE name = :name
 SELECT version, spec, digest, schedules, paused, tzdata, since, until FROM job_version WHERE job_id = :job_id ORDER BY version
 
 -- name: audit_pools
--- R-03: what a pool counts as used is what is drawn now, counted anew.
+-- The used room of a pool is the sum of the current draws.
 SELECT pool.name, pool.used, coalesce(counted.cost, 0) FROM pool
 LEFT JOIN (
     SELECT lane_pool.pool AS name, sum(lane_pool.cost) AS cost FROM (
@@ -49,11 +49,11 @@ WHERE item.ended_at IS NULL
 LIMIT :limit
 
 -- name: audit_clock
--- Whether the wall clock ever went back: each step back that a process sees, also from the one before it, is noted as such (R-26).
+-- Whether the wall clock ever went back: a process records each step back, also since the process before it.
 SELECT EXISTS (SELECT 1 FROM event WHERE kind = 'clock_set_back')
 
 -- name: audit_doubled_slots
--- INV-003 over runs and direct calls.
+-- One run or direct call for each slot.
 SELECT slot, count(*) FROM (
     SELECT worker_id, slot FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND slot IS NOT NULL
     UNION ALL SELECT worker_id, slot FROM execution WHERE run_id IS NULL AND finished_at IS NULL
@@ -81,20 +81,20 @@ LIMIT :limit
 SELECT max(at) FROM event WHERE kind = 'restored'
 
 -- name: audit_notifying
--- The jobs whose runs somebody is told of, and since when they are what they are.
+-- The jobs with notification targets, and the time of their last change.
 SELECT job.id, job.name, job.updated_at, version.spec
 FROM notifying JOIN job ON job.id = notifying.job_id
 JOIN job_version AS version ON version.job_id = job.id AND version.version = job.version
 ORDER BY job.name
 
 -- name: audit_told
--- What targets were told of the runs of a job beyond how they ended.
+-- Deliveries about the runs of a job other than their ends.
 SELECT coalesce(run.chain_id, run.id), delivery.event, delivery.target, delivery.created_at
 FROM run JOIN delivery ON delivery.run_id = run.id
 WHERE run.job_id = :job_id AND delivery.event IN ('late', 'missed', 'recovered')
 
 -- name: audit_tellable
--- The runs of a job that is told of, with what its chain began as, and whether it was tried again.
+-- The runs of a job with targets, with the trigger of their chain, and whether they were retried.
 SELECT run.number, run.status, coalesce(begun.id, run.id), coalesce(begun.trigger, run.trigger), run.scheduled_for,
     run.created_at, run.finished_at, run.decisions,
     EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = run.id AND later.trigger = 'retry')

@@ -1,5 +1,5 @@
 -- name: work_intend
--- A run that asks again, since it was put back, asks under another name: its first claim may still be on its way back.
+-- A run that returned to the queue makes another claim: the release of its first one may be pending.
 INSERT INTO work_item (claim, run_id, handle, source, source_key, asked_at, state)
 SELECT CAST(:run_id AS text) || CASE count(*) WHEN 0 THEN '' ELSE '.' || (count(*) + 1) END, :run_id, :handle, :source, :source_key,
     CAST(:asked_at AS bigint), 'asking'
@@ -25,7 +25,7 @@ UPDATE work_item SET state = :state, ended_at = :ended_at, not_before = :not_bef
 WHERE claim = :claim AND ended_at IS NULL
 
 -- name: work_late
--- A source that answered after nobody waited any more may have claimed something all the same.
+-- A source that answered after the timeout may have claimed an item.
 UPDATE work_item SET state = 'releasing', attempts = 0, not_before = :now, told_at = NULL
 WHERE claim = :claim AND state IN ('releasing', 'released', 'given_up') AND item_id IS NULL
 
@@ -37,7 +37,7 @@ WHERE not_before <= :now ORDER BY not_before, claim LIMIT :limit
 SELECT min(not_before) FROM work_item WHERE not_before IS NOT NULL
 
 -- name: work_take
--- Whoever tells a source has it to itself until then.
+-- No other process takes the report before then.
 UPDATE work_item SET attempts = attempts + 1, not_before = :until WHERE claim = :claim AND not_before <= :now
 
 -- name: work_told
@@ -57,13 +57,13 @@ SELECT claim, run_id, handle, source, asked_at, item, claimed_at, state, ended_a
 WHERE run_id = :run_id ORDER BY asked_at DESC, claim DESC LIMIT 1
 
 -- name: work_given_up
--- What sources were never told, the newest first.
+-- Abandoned reports, newest first.
 SELECT claim, run_id, handle, source, asked_at, item, claimed_at, state, ended_at, report, attempts, not_before, told_at, error FROM work_item
 WHERE state = 'given_up' AND told_at >= :since AND (:prefix = '' OR substr(handle, 1, length(:prefix)) = :prefix)
 ORDER BY told_at DESC, claim DESC LIMIT :limit
 
 -- name: work_failures
--- How many runs failed at an item since its source was last told how it ended.
+-- The number of runs that failed at an item since its last report.
 SELECT count(*) FROM work_item
 WHERE source_key = :source_key AND item_id = :item_id AND failed = 1 AND state IN ('releasing', 'released', 'given_up')
   AND claimed_at > coalesce((
@@ -87,14 +87,14 @@ VALUES (:run_id, :handle, :repository, :path, :branch, :base, :made_at)
 SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE run_id = :run_id ORDER BY made_at DESC LIMIT 1
 
 -- name: worktrees_unused
--- What earlier starts of a run made and never used.
+-- Worktrees of earlier, aborted starts of a run.
 SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE run_id = :run_id AND kept_at IS NULL
 
 -- name: worktrees_kept
 SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE kept_at IS NOT NULL ORDER BY made_at, run_id
 
 -- name: worktrees_ended
--- Those whose run or direct call is over, or gone: nobody works there any more, and nobody has looked at them.
+-- Worktrees of finished or pruned runs and direct calls that are neither kept nor removed yet.
 SELECT worktree.run_id, worktree.handle, worktree.repository, worktree.path, worktree.branch, worktree.base, worktree.made_at, worktree.kept_at, worktree.kept_why, coalesce(run.status, execution.status),
     coalesce(run.started_at, execution.started_at)
 FROM worktree LEFT JOIN run ON run.id = worktree.run_id LEFT JOIN execution ON execution.id = worktree.run_id

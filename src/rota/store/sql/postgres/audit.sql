@@ -4,13 +4,13 @@ SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM change
 WHERE seq < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << 20
 
 -- name: runs_ended_aside
--- What a slot held when it ended has an epoch, and is told by who held it; the run of a group, in lane 0, is in none.
+-- A run that ended in a slot has an epoch, and its process reports it; the run of a group, in lane 0, has no slot.
 SELECT run.id FROM run
 WHERE run.id IN (SELECT unnest(string_to_array(subject, ' ')) FROM change WHERE seq > :after AND seq <= :last AND kind <> 'job')
     AND run.finished_at IS NOT NULL AND run.epoch IS NULL AND (run.status = 'CANCELLED' OR run.lane_id = 0)
 ORDER BY run.lane_id = 0, run.id LIMIT :limit
 
 -- name: changes_after
--- Up to the oldest transaction under way: what has a higher number may yet get company below it. A row tells of all runs of a statement.
+-- Up to the oldest open transaction: lower numbers may still appear below newer ones. A row covers all runs of a statement.
 SELECT seq, kind, unnest(string_to_array(subject, ' ')) FROM change
 WHERE seq > :seq AND seq < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << 20 ORDER BY seq LIMIT :limit

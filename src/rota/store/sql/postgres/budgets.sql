@@ -14,7 +14,7 @@ UPDATE budget SET declared = 0
 WHERE declared = 1 AND name NOT IN (SELECT item ->> 0 FROM json_array_elements(CAST(:accounts AS json)) AS item)
 
 -- name: budget_gate
--- Who may reserve: a run, or a direct call, that stands at its gates in a slot of this process; it stays there until the commit.
+-- A run or direct call may reserve at its gates in a slot of this process; it is locked until the commit.
 WITH queued AS (
     SELECT 1 FROM run WHERE id = :id AND status = 'DISPATCHED' AND epoch = :epoch
     {{FOR NO KEY UPDATE}}
@@ -47,7 +47,7 @@ SELECT max(settled) FROM (SELECT entry.settled FROM budget_entry AS entry
 SELECT 1 FROM run WHERE waiting_for = 'budget' LIMIT 1
 
 -- name: budget_waiting
--- Who waits for room in an account, in the order of the queue, with what each would reserve there.
+-- The runs that wait for room in an account, in queue order, with their estimates.
 SELECT run.id, job.name || ':' || run.number, CAST(lacking ->> 'estimate' AS bigint)
 FROM run JOIN job ON job.id = run.job_id CROSS JOIN json_array_elements(CAST(run.decisions AS json) #> '{budget,accounts}') AS lacking
 WHERE run.waiting_for = 'budget' AND lacking ->> 'account' = :budget AND lacking ->> 'answer' = 'wait'
@@ -78,7 +78,7 @@ FROM (
 GROUP BY job_id
 
 -- name: usage_by_agent
--- First by definition: there are few of them, and each is read once to see whose work it is.
+-- First by definition: there are few of them, and each is read once for its agent.
 SELECT CAST(spec AS json) #>> '{work,agent,agent}' AS name, CAST(sum(runs) AS bigint) AS runs, CAST(sum(took) AS bigint) AS took,
     CAST(sum(requests_told) AS bigint) AS requests_told, CAST(sum(requests) AS bigint) AS requests,
     CAST(sum(tokens_in_told) AS bigint) AS tokens_in_told, CAST(sum(tokens_in) AS bigint) AS tokens_in,

@@ -1,10 +1,10 @@
 -- name: direct_ask
--- By a sequence: two who ask at the same time must not get the same turn.
+-- By a sequence: two concurrent calls must not get the same place.
 INSERT INTO direct_wait (id, turn, job_id, version, lane_id, params, boot_id, pid, pid_start, asked_at)
 VALUES (:id, nextval('direct_turn'), :job_id, :version, :lane_id, :params, :boot_id, :pid, :pid_start, :now)
 
 -- name: direct_held
--- Every unfinished direct call, and who carries it.
+-- Every unfinished direct call and its process.
 SELECT execution.*, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
 FROM direct_hold JOIN execution ON execution.id = direct_hold.execution_id LEFT JOIN job ON job.id = execution.job_id
 ORDER BY execution.started_at, execution.id

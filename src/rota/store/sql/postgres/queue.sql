@@ -7,8 +7,8 @@ WHERE pool.capacity <> excluded.capacity OR pool.declared = 0
 UPDATE pool SET declared = 0 WHERE declared = 1 AND name NOT IN (SELECT json_object_keys(CAST(:pools AS json)))
 
 -- name: pools_room
--- Only pools with room: from a full one nobody takes, and nobody need be kept from it. That of a provider that is held is told as such (-1).
--- Nothing where no lane draws on pools. Who claims holds all pools, locked in the order of their names, until he has drawn (R-03).
+-- Only pools with room: a full pool admits no run. The pool of a held provider has the room -1.
+-- Empty if no lane uses pools. A claim locks all pools in the order of their names until it has taken its room.
 SELECT name, capacity,
     CASE WHEN EXISTS (SELECT 1 FROM provider_hold AS hold WHERE hold.pool = name AND hold.until IS NOT NULL) THEN -1 ELSE capacity - used END
 FROM (
@@ -18,15 +18,15 @@ FROM (
 WHERE used < capacity
 
 -- name: queue_front
--- Those who stand first in the whole queue, whatever they draw.
+-- The first runs of the whole queue, regardless of pools.
 SELECT run.lane_id, lane.key, run.rank, run.position, run.created_at, run.id
 FROM run JOIN lane ON lane.id = run.lane_id
 WHERE run.status = 'QUEUED' AND run.waiting_for IS NULL AND run.number > 0
 ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
 
 -- name: lane_heads
--- The heads of the lanes in order, each found by one step into the index: the cost grows with the lanes, not with the queued runs (R-03).
--- A lane all of whose pools are full is left out: its runs cannot go, and what they would hold nobody could take.
+-- The heads of the lanes in order, each found by one step into the index: the cost grows with the lanes, not with the queued runs.
+-- A lane with only full pools is left out: its runs cannot start.
 SELECT lane.id, lane.key, head.rank, head.position, head.created_at, head.id
 FROM lane CROSS JOIN LATERAL (
     SELECT run.rank, run.position, run.created_at, run.id FROM run
@@ -37,13 +37,13 @@ WHERE lane.id = 1 OR EXISTS (
 ORDER BY head.rank DESC, head.position, head.created_at, head.id
 
 -- name: lane_front
--- Those who stand first in a lane.
+-- The first runs of a lane.
 SELECT rank, position, created_at, id FROM run
 WHERE lane_id = :lane_id AND status = 'QUEUED' AND waiting_for IS NULL AND lane_id > 0
 ORDER BY rank DESC, position, created_at, id LIMIT :limit
 
 -- name: pool_holders
--- Who draws on a pool now: runs in slots, direct calls, and runs whose thread outlived them.
+-- The current users of a pool: runs in slots, direct calls, and runs whose thread outlived them.
 SELECT job.name || ':' || run.number
 FROM run JOIN lane_pool ON lane_pool.lane_id = run.lane_id JOIN job ON job.id = run.job_id
 WHERE run.status IN ('DISPATCHED', 'RUNNING') AND lane_pool.pool = :pool
@@ -63,7 +63,7 @@ FROM direct_wait JOIN lane_pool ON lane_pool.lane_id = direct_wait.lane_id LEFT 
 WHERE direct_wait.slot IS NOT NULL AND lane_pool.pool = :pool
 
 -- name: pools_give_back
--- All pools are locked first, in the order of their names, as by those who take: who waits for one holds none of those behind it.
+-- All pools are locked first in the order of their names, as in a claim, so that no deadlock is possible.
 WITH held AS MATERIALIZED (SELECT name FROM pool ORDER BY name FOR NO KEY UPDATE OF pool),
 item AS (
     SELECT lane_pool.pool AS name, CAST(sum(lane_pool.cost) AS bigint) AS cost
@@ -73,7 +73,7 @@ item AS (
 UPDATE pool SET used = used - item.cost FROM item WHERE pool.name = item.name
 
 -- name: pools_ensure
--- A pool that nobody declared has no room: its runs wait, and `explain` says for what.
+-- An undeclared pool has no room: its runs wait, and `explain` names it.
 INSERT INTO pool (name, capacity, declared) SELECT value ->> 0, 0, 0 FROM json_array_elements(CAST(:draws AS json))
 ON CONFLICT (name) DO NOTHING
 

@@ -30,7 +30,7 @@ JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
 ORDER BY item.key
 
 -- name: runs_unfinished
--- Held when somebody decides by them: an end need not hold the job.
+-- Locked when a decision depends on them: the end of a run need not lock the job.
 SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
     CAST(CAST(execution.artifacts AS json) -> 'usage' AS text) AS usage,
     CAST(CAST(execution.artifacts AS json) -> 'denied_tools' AS text) AS denied_tools,
@@ -157,7 +157,7 @@ WHERE job_id = :job_id AND finished_at IS NULL AND created_at <= :before
   AND (CAST(:waiting_for AS TEXT) IS NULL OR waiting_for = :waiting_for)
 
 -- name: runs_fired
--- Which of these instants really ran, by the key of their fire (R-05).
+-- Those of these instants that ran, by the key of their fire.
 SELECT run.scheduled_for
 FROM json_array_elements_text(CAST(:keys AS json)) AS item (value)
 JOIN run ON run.job_id = :job_id AND run.slot_key = item.value

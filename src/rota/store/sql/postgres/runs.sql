@@ -7,7 +7,7 @@ FROM json_array_elements_text(CAST(:ids AS json)) AS item (value) JOIN run ON ru
 DELETE FROM abandoned WHERE epoch = ANY (ARRAY(SELECT CAST(json_array_elements_text(CAST(:epochs AS json)) AS bigint))) RETURNING lane_id
 
 -- name: counter_add
--- Each connection has parts of its own: nobody waits here for the commit of another one.
+-- Each connection has its own parts, so that none waits for the commit of another.
 INSERT INTO counter AS known (status, worker_id, part, count)
 SELECT item ->> 0, item ->> 1, pg_backend_pid() % 256, CAST(item ->> 2 AS bigint) FROM json_array_elements(CAST(:counts AS json)) AS item
 ON CONFLICT (status, worker_id, part) DO UPDATE SET count = known.count + excluded.count
@@ -35,7 +35,7 @@ WHERE run.job_id = :job_id AND run.number = :number
 {{FOR NO KEY UPDATE OF run}}
 
 -- name: run_candidates
--- The first runs of a lane that may be claimed, in the order of INV-004 (R-03). A limit that the planner does not see: it would make a plan
+-- The first claimable runs of a lane, in queue order. A limit that the planner does not see: it would make a plan
 -- for each.
 SELECT r.id, r.job_id, r.version, r.number, job.name, r.trigger, r.scheduled_for, r.created_at, r.attempt, r.params, r.expires_at, r.forced,
     job.state
@@ -46,11 +46,11 @@ ORDER BY r.rank DESC, r.position, r.created_at, r.id LIMIT (SELECT CAST(:free AS
 {{FOR NO KEY UPDATE OF r SKIP LOCKED}}
 
 -- name: run_passed_over
--- After a claim that found too few. Who holds a run may let go of it without a change, so that nobody is told.
+-- After a claim with too few runs: another transaction may unlock a run without a change, which wakes no claimer.
 SELECT 1 FROM run WHERE lane_id = :lane_id AND status = 'QUEUED' AND waiting_for IS NULL AND lane_id > 0 LIMIT 1
 
 -- name: run_chosen
--- Runs that are to be claimed, in the order in which they are named; held until the commit. Who was taken or changed meanwhile is left out.
+-- The runs to claim in the given order, locked until the commit. Runs that were taken or changed meanwhile are left out.
 -- By identifier whatever the statistics say (= ANY instead of a join), and CASE hides the condition: the planner would read all that is
 -- queued, or all runs of the few jobs, believing that to be next to nothing.
 SELECT r.id, r.job_id, r.version, r.number, job.name, r.trigger, r.scheduled_for, r.created_at, r.attempt, r.params, r.expires_at, r.forced,

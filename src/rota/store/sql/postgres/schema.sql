@@ -1,6 +1,6 @@
 -- name: audit_schema
--- All that is in the schema, in the words of the server: those of another version of it may differ, so its number is told as well.
--- What hangs on a table is told with its name: others may have tables here.
+-- The whole schema as the server describes it. Another version may describe it otherwise, so the version is included.
+-- Parts of a table have its name: other programs may have tables here.
 SELECT 'server' AS type, CAST(CAST(current_setting('server_version_num') AS bigint) / 10000 AS text) AS name, '' AS sql
 UNION ALL
 SELECT 'table', CAST(class.relname AS text), (

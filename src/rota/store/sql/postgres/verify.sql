@@ -33,7 +33,7 @@ SELECT id, key, drawn FROM (
 WHERE drawn <> CASE id WHEN 0 THEN '' ELSE key END
 
 -- name: audit_lanes_used
--- R-03: an unfinished run stands in the lane of its definition; those of groups in lane 0.
+-- An unfinished run is in the lane of its definition; runs of groups are in lane 0.
 SELECT * FROM (
     SELECT job.name, used.number, CASE used.lane_id WHEN 0 THEN 'groups' ELSE lane.key END AS found,
         CASE CAST(job_version.spec AS json) #>> '{work,kind}' WHEN 'group' THEN 'groups' ELSE (
@@ -49,7 +49,7 @@ SELECT * FROM (
 ) AS compared WHERE found IS DISTINCT FROM wanted LIMIT :limit
 
 -- name: audit_order
--- INV-004: the rank of a queued run is its priority, or 0 under aging.
+-- The rank of a queued run is its priority, or 0 under aging.
 SELECT job.name, run.number, run.rank, run.priority FROM run JOIN job ON job.id = run.job_id
 WHERE run.status = 'QUEUED' AND run.rank <> CASE CAST(:aging AS bigint) WHEN 1 THEN 0 ELSE run.priority END
   AND (CAST(:jobs AS text) IS NULL OR run.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json))))) LIMIT :limit
@@ -99,7 +99,7 @@ SELECT * FROM (
 ) AS found WHERE what IS NOT NULL LIMIT :limit
 
 -- name: audit_direct
--- Direct calls (R-13): an execution without a run, and who carries it while it is unfinished.
+-- Direct calls: an execution without a run, and its process while it is unfinished.
 SELECT * FROM (
     SELECT execution.id, job.name, CASE
         WHEN execution.finished_at IS NULL AND direct_hold.execution_id IS NULL THEN 'is unfinished, but nobody carries it'
@@ -135,7 +135,7 @@ WHERE run.waiting_for IS NOT NULL AND (CAST(:jobs AS text) IS NULL OR run.job_id
     WHEN 'condition' THEN run.not_before IS NULL
     WHEN 'backoff' THEN run.not_before IS NULL OR run.trigger <> 'retry'
     WHEN 'predecessor' THEN CASE WHEN run.group_id IS NOT NULL
-        -- A member is let go by the end of another one, so some member must be on its way.
+        -- The end of another member releases a member, so some member must be active.
         THEN NOT EXISTS (SELECT 1 FROM run other WHERE other.group_id = run.group_id AND other.finished_at IS NULL
             AND other.waiting_for IS DISTINCT FROM 'predecessor')
         ELSE NOT EXISTS (SELECT 1 FROM run first WHERE first.id = run.predecessor_id AND first.job_id = run.job_id AND first.finished_at IS NULL
@@ -151,7 +151,7 @@ WHERE run.waiting_for IS NOT NULL AND (CAST(:jobs AS text) IS NULL OR run.job_id
 LIMIT :limit
 
 -- name: audit_chains
--- DEC-001, DEC-007: an automatic retry follows a failed run of its chain, and is that run once more.
+-- An automatic retry follows a failed run of its chain and repeats it.
 SELECT * FROM (
     SELECT job.name, run.number, CASE
         WHEN run.trigger <> 'retry' AND run.group_id IS NULL AND (run.attempt <> 1 OR run.chain_id IS NOT NULL) THEN 'is attempt ' || run.attempt || ', but no automatic retry'
@@ -172,7 +172,7 @@ SELECT * FROM (
 ) AS found WHERE what IS NOT NULL LIMIT :limit
 
 -- name: audit_not_retried
--- DEC-007: a failure is retried in the transaction of its end, or is the last of its chain. What was pruned is not looked at.
+-- A failure is retried in the transaction of its end, or is the last of its chain. Pruned runs are ignored.
 -- An outage uses up no attempt, and is retried :outages times.
 SELECT job.name, run.number, run.attempt, allowed.most
 FROM run JOIN job ON job.id = run.job_id
@@ -211,7 +211,7 @@ SELECT status, worker_id, CAST(sum(kept) AS bigint), CAST(sum(counted) AS bigint
 GROUP BY status, worker_id HAVING sum(kept) <> sum(counted)
 
 -- name: audit_integrity
--- What the server says of itself: only an extension reads all pages and indexes, so nobody is told that they were.
+-- The state of the server: only an extension could read all pages and indexes.
 SELECT kind, text FROM (
     SELECT 'violation' AS kind, 'the index ' || class.relname || ' is not valid' AS text
     FROM pg_index JOIN pg_class AS class ON class.oid = pg_index.indexrelid
@@ -228,11 +228,11 @@ SELECT kind, text FROM (
 ) AS told LIMIT :limit
 
 -- name: audit_foreign_keys
--- PostgreSQL holds the keys, unless its triggers were switched off while somebody wrote; the function asks each of them anew.
+-- PostgreSQL enforces the keys unless its triggers were disabled during a write; the function checks each key again.
 SELECT child, parent, CAST(sum(lost) AS bigint) FROM dangling() GROUP BY child, parent ORDER BY child, parent
 
 -- name: audit_untold
--- Ends of runs that a target was to be told of and that have no delivery, since job and targets are what they are now.
+-- Ended runs without a due delivery to a target, since the last change of job and targets.
 SELECT ended.job, ended.number, ended.target, ended.event
 FROM (
     SELECT told.job, run.id, run.job_id, run.number, run.finished_at, told.since,
@@ -262,7 +262,7 @@ FROM (
 WHERE ended.event IN (SELECT json_array_elements_text(ended.events))
   AND NOT EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = ended.id AND later.trigger = 'retry')
   AND NOT EXISTS (SELECT 1 FROM delivery WHERE run_id = ended.id AND event = ended.event AND target = ended.target)
-  -- of failures in a row only one is told for each time of `remind`
+  -- failures in a row have one delivery for each interval of `remind`
   AND (ended.event <> 'failed' OR ended.remind IS NULL OR (
       ended.finished_at > ended.since + ended.remind
       AND NOT EXISTS (
@@ -274,7 +274,7 @@ WHERE ended.event IN (SELECT json_array_elements_text(ended.events))
 LIMIT :limit
 
 -- name: audit_known
--- Whose tag a process may carry: runs by number, direct calls (number null) by the identifier of their execution.
+-- The tags of processes: runs by number, direct calls (number null) by the identifier of their execution.
 SELECT run.id, job.name, run.number, run.status FROM run JOIN job ON job.id = run.job_id
 WHERE run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
 UNION ALL

@@ -2,7 +2,7 @@
 SELECT coalesce((SELECT min(seq) FROM change), 0), coalesce((SELECT max(seq) FROM change), 0)
 
 -- name: runs_ended_aside
--- What a slot held when it ended has an epoch, and is told by who held it; the run of a group, in lane 0, is in none.
+-- A run that ended in a slot has an epoch, and its process reports it; the run of a group, in lane 0, has no slot.
 SELECT run.id FROM run
 WHERE run.id IN (SELECT subject FROM change WHERE seq > :after AND seq <= :last AND kind <> 'job')
     AND run.finished_at IS NOT NULL AND run.epoch IS NULL AND (run.status = 'CANCELLED' OR run.lane_id = 0)

@@ -12,7 +12,7 @@ ON CONFLICT (name) DO UPDATE SET unit = excluded.unit, amount = excluded.amount,
 UPDATE budget SET declared = 0 WHERE declared = 1 AND name NOT IN (SELECT value ->> 0 FROM json_each(:accounts))
 
 -- name: budget_gate
--- Who may reserve: a run, or a direct call, that stands at its gates in a slot of this process.
+-- A run or direct call may reserve at its gates in a slot of this process.
 SELECT 1 FROM run WHERE id = :id AND status = 'DISPATCHED' AND epoch = :epoch
 UNION ALL SELECT 1 FROM direct_wait WHERE id = :id AND epoch = :epoch
 
@@ -36,7 +36,7 @@ SELECT max(settled) FROM (SELECT entry.settled FROM budget_entry AS entry INDEXE
 SELECT 1 FROM run INDEXED BY run_budget WHERE waiting_for = 'budget' LIMIT 1
 
 -- name: budget_waiting
--- Who waits for room in an account, in the order of the queue, with what each would reserve there.
+-- The runs that wait for room in an account, in queue order, with their estimates.
 SELECT run.id, job.name || ':' || run.number, lacking.value ->> 'estimate'
 FROM run INDEXED BY run_budget JOIN job ON job.id = run.job_id, json_each(run.decisions, '$.budget.accounts') AS lacking
 WHERE run.waiting_for = 'budget' AND lacking.value ->> 'account' = :budget AND lacking.value ->> 'answer' = 'wait'
@@ -67,7 +67,7 @@ FROM (
 GROUP BY +job_id
 
 -- name: usage_by_agent
--- First by definition: there are few of them, and each is read once to see whose work it is.
+-- First by definition: there are few of them, and each is read once for its agent.
 SELECT spec ->> '$.work.agent.agent' AS name, sum(runs) AS runs, sum(took) AS took,
     sum(requests_told) AS requests_told, sum(requests) AS requests,
     sum(tokens_in_told) AS tokens_in_told, sum(tokens_in) AS tokens_in,

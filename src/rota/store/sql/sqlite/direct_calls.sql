@@ -3,7 +3,7 @@ INSERT INTO direct_wait (id, turn, job_id, version, lane_id, params, boot_id, pi
 SELECT :id, coalesce(max(turn), 0) + 1, :job_id, :version, :lane_id, :params, :boot_id, :pid, :pid_start, :now FROM direct_wait
 
 -- name: direct_held
--- Every unfinished direct call, and who carries it. CROSS: from the few that are held, not from all executions.
+-- Every unfinished direct call and its process. CROSS: from the few that are held, not from all executions.
 SELECT execution.*, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
 FROM direct_hold CROSS JOIN execution ON execution.id = direct_hold.execution_id LEFT JOIN job ON job.id = execution.job_id
 ORDER BY execution.started_at, execution.id

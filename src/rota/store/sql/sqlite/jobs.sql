@@ -10,7 +10,7 @@ SELECT max(since, coalesce((
 FROM job_version WHERE job_id = :job_id AND version = :version
 
 -- name: jobs_following
--- Jobs whose next instant was counted from their last run (R-26).
+-- Jobs whose next instant counts from their last run.
 SELECT job.id FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE (json_extract(job_version.spec, '$.schedule.interval') IS NOT NULL
     OR json_extract(job_version.spec, '$.schedule.by_mode') IS NOT NULL)

@@ -1,12 +1,12 @@
 -- name: store_shared
--- The database belongs to one folder: locks tell who is alive.
+-- The database belongs to one folder: file locks show the live processes.
 SELECT 0
 
 -- name: server_clock
 SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)
 
 -- name: process_lease
--- Who came back after its lease was over and a newer rota had upgraded the database is not alive in it.
+-- A process whose lease expired before a newer rota upgraded the database cannot renew it.
 UPDATE process SET lease_until = CAST(unixepoch('subsec') * 1000 AS INTEGER) + :lease WHERE epoch = :epoch AND ended_at IS NULL
     AND (SELECT max(number) FROM migration) <= :schema
 RETURNING lease_until
@@ -26,5 +26,5 @@ FROM process JOIN worker ON worker.id = process.worker_id
 WHERE process.epoch = :epoch AND process.ended_at IS NULL
 
 -- name: lock_briefly
--- Nobody holds single rows here.
+-- SQLite has no row locks.
 SELECT 1

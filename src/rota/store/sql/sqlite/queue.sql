@@ -7,7 +7,7 @@ WHERE capacity <> excluded.capacity OR declared = 0
 UPDATE pool SET declared = 0 WHERE declared = 1 AND name NOT IN (SELECT key FROM json_each(:pools))
 
 -- name: pools_room
--- Only pools with room: from a full one nobody takes, and nobody need be kept from it. That of a provider that is held is told as such (-1);
+-- Only pools with room: a full pool admits no run. The pool of a held provider has the room -1;
 -- whether there is any is asked once. Nothing where no lane draws on pools.
 SELECT name, capacity,
     iif((SELECT count(*) FROM provider_hold) AND EXISTS (SELECT 1 FROM provider_hold AS hold WHERE hold.pool = name AND hold.until IS NOT NULL),
@@ -15,15 +15,15 @@ SELECT name, capacity,
 FROM pool WHERE used < capacity AND EXISTS (SELECT 1 FROM lane WHERE id > 1)
 
 -- name: queue_front
--- Those who stand first in the whole queue, whatever they draw.
+-- The first runs of the whole queue, regardless of pools.
 SELECT run.lane_id, lane.key, run.rank, run.position, run.created_at, run.id
 FROM run INDEXED BY run_order CROSS JOIN lane ON lane.id = run.lane_id
 WHERE run.status = 'QUEUED' AND run.waiting_for IS NULL
 ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
 
 -- name: lane_heads
--- The heads of the lanes in order, each found by one step into the index: the cost grows with the lanes, not with the queued runs (R-03).
--- A lane all of whose pools are full is left out: its runs cannot go, and what they would hold nobody could take.
+-- The heads of the lanes in order, each found by one step into the index: the cost grows with the lanes, not with the queued runs.
+-- A lane with only full pools is left out: its runs cannot start.
 SELECT lane.id, lane.key, r.rank, r.position, r.created_at, r.id
 FROM lane
 JOIN run r ON r.rowid = (
@@ -34,13 +34,13 @@ WHERE lane.id = 1 OR EXISTS (
 ORDER BY r.rank DESC, r.position, r.created_at, r.id
 
 -- name: lane_front
--- Those who stand first in a lane.
+-- The first runs of a lane.
 SELECT rank, position, created_at, id FROM run INDEXED BY run_ready
 WHERE lane_id = :lane_id AND status = 'QUEUED' AND waiting_for IS NULL
 ORDER BY rank DESC, position, created_at, id LIMIT :limit
 
 -- name: pool_holders
--- Who draws on a pool now: runs in slots, direct calls, and runs whose thread outlived them.
+-- The current users of a pool: runs in slots, direct calls, and runs whose thread outlived them.
 SELECT job.name || ':' || run.number
 FROM run INDEXED BY run_slot JOIN lane_pool ON lane_pool.lane_id = run.lane_id JOIN job ON job.id = run.job_id
 WHERE run.status IN ('DISPATCHED', 'RUNNING') AND lane_pool.pool = :pool
@@ -65,7 +65,7 @@ FROM (SELECT lane_pool.pool AS name, sum(lane_pool.cost) AS cost FROM json_each(
 WHERE pool.name = item.name
 
 -- name: pools_ensure
--- A pool that nobody declared has no room: its runs wait, and `explain` says for what.
+-- An undeclared pool has no room: its runs wait, and `explain` names it.
 INSERT INTO pool (name, capacity, declared) SELECT value ->> 0, 0, 0 FROM json_each(:draws) WHERE true
 ON CONFLICT (name) DO NOTHING
 

@@ -143,7 +143,7 @@ WHERE job_id = :job_id AND finished_at IS NULL AND created_at <= :before
   AND (CAST(:waiting_for AS TEXT) IS NULL OR waiting_for = :waiting_for)
 
 -- name: runs_fired
--- Which of these instants really ran, by the key of their fire (R-05).
+-- Those of these instants that ran, by the key of their fire.
 SELECT run.scheduled_for FROM json_each(:keys) AS item CROSS JOIN run INDEXED BY run_fire ON run.job_id = :job_id AND run.slot_key = item.value
 WHERE run.status <> 'SKIPPED'
 

@@ -29,7 +29,7 @@ FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id
 WHERE run.job_id = :job_id AND run.number = :number
 
 -- name: run_candidates
--- The first runs of a lane that may be claimed, in the order of INV-004 (R-03).
+-- The first claimable runs of a lane, in queue order.
 SELECT r.id, r.job_id, r.version, r.number, job.name, r.trigger, r.scheduled_for, r.created_at, r.attempt, r.params, r.expires_at, r.forced,
     job.state
 FROM run r
@@ -38,7 +38,7 @@ WHERE r.lane_id = :lane_id AND r.status = 'QUEUED' AND r.waiting_for IS NULL AND
 ORDER BY r.rank DESC, r.position, r.created_at, r.id LIMIT :free
 
 -- name: run_passed_over
--- Nobody holds single runs here.
+-- SQLite has no row locks.
 SELECT 1 WHERE :lane_id IS NULL
 
 -- name: run_chosen

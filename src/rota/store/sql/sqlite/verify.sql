@@ -32,7 +32,7 @@ FROM lane LEFT JOIN lane_pool ON lane_pool.lane_id = lane.id
 GROUP BY lane.id HAVING drawn <> CASE lane.id WHEN 0 THEN '' ELSE lane.key END
 
 -- name: audit_lanes_used
--- R-03: an unfinished run stands in the lane of its definition; those of groups in lane 0.
+-- An unfinished run is in the lane of its definition; runs of groups are in lane 0.
 SELECT * FROM (
     SELECT job.name, min(run.number) AS number, CASE run.lane_id WHEN 0 THEN 'groups' ELSE lane.key END AS found,
         CASE job_version.spec ->> '$.work.kind' WHEN 'group' THEN 'groups' ELSE (
@@ -45,7 +45,7 @@ SELECT * FROM (
 ) WHERE found IS NOT wanted LIMIT :limit
 
 -- name: audit_order
--- INV-004: the rank of a queued run is its priority, or 0 under aging.
+-- The rank of a queued run is its priority, or 0 under aging.
 SELECT job.name, run.number, run.rank, run.priority FROM run JOIN job ON job.id = run.job_id
 WHERE run.status = 'QUEUED' AND run.rank <> CASE WHEN :aging THEN 0 ELSE run.priority END
   AND (:jobs IS NULL OR run.job_id IN (SELECT value FROM json_each(:jobs))) LIMIT :limit
@@ -95,7 +95,7 @@ SELECT * FROM (
 ) WHERE what IS NOT NULL LIMIT :limit
 
 -- name: audit_direct
--- Direct calls (R-13): an execution without a run, and who carries it while it is unfinished.
+-- Direct calls: an execution without a run, and its process while it is unfinished.
 SELECT * FROM (
     SELECT execution.id, job.name, CASE
         WHEN execution.finished_at IS NULL AND direct_hold.execution_id IS NULL THEN 'is unfinished, but nobody carries it'
@@ -128,7 +128,7 @@ WHERE run.waiting_for IS NOT NULL AND (:jobs IS NULL OR run.job_id IN (SELECT va
     WHEN 'condition' THEN run.not_before IS NULL
     WHEN 'backoff' THEN run.not_before IS NULL OR run.trigger <> 'retry'
     WHEN 'predecessor' THEN CASE WHEN run.group_id IS NOT NULL
-        -- A member is let go by the end of another one, so some member must be on its way.
+        -- The end of another member releases a member, so some member must be active.
         THEN NOT EXISTS (SELECT 1 FROM run other WHERE other.group_id = run.group_id AND other.finished_at IS NULL
             AND other.waiting_for IS NOT 'predecessor')
         ELSE NOT EXISTS (SELECT 1 FROM run first WHERE first.id = run.predecessor_id AND first.job_id = run.job_id AND first.finished_at IS NULL
@@ -144,7 +144,7 @@ WHERE run.waiting_for IS NOT NULL AND (:jobs IS NULL OR run.job_id IN (SELECT va
 LIMIT :limit
 
 -- name: audit_chains
--- DEC-001, DEC-007: an automatic retry follows a failed run of its chain, and is that run once more.
+-- An automatic retry follows a failed run of its chain and repeats it.
 SELECT * FROM (
     SELECT job.name, run.number, CASE
         WHEN run.trigger <> 'retry' AND run.group_id IS NULL AND (run.attempt <> 1 OR run.chain_id IS NOT NULL) THEN 'is attempt ' || run.attempt || ', but no automatic retry'
@@ -165,7 +165,7 @@ SELECT * FROM (
 ) WHERE what IS NOT NULL LIMIT :limit
 
 -- name: audit_not_retried
--- DEC-007: a failure is retried in the transaction of its end, or is the last of its chain. What was pruned is not looked at.
+-- A failure is retried in the transaction of its end, or is the last of its chain. Pruned runs are ignored.
 -- An outage uses up no attempt, and is retried :outages times.
 SELECT job.name, run.number, run.attempt, json_extract(job_version.spec, '$.retry.max_attempts') AS most
 FROM run JOIN job ON job.id = run.job_id
@@ -219,7 +219,7 @@ SELECT iif(integrity_check = 'ok', 'ok', 'violation'), integrity_check FROM prag
 SELECT "table", parent, count(*) FROM pragma_foreign_key_check GROUP BY "table", parent
 
 -- name: audit_untold
--- Ends of runs that a target was to be told of and that have no delivery, since job and targets are what they are now.
+-- Ended runs without a due delivery to a target, since the last change of job and targets.
 SELECT ended.job, ended.number, ended.target, ended.event
 FROM (
     SELECT told.job, run.id, run.job_id, run.number, run.finished_at, told.since,
@@ -249,7 +249,7 @@ FROM (
 WHERE ended.event IN (SELECT value FROM json_each(ended.events))
   AND NOT EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = ended.id AND later.trigger = 'retry')
   AND NOT EXISTS (SELECT 1 FROM delivery WHERE run_id = ended.id AND event = ended.event AND target = ended.target)
-  -- of failures in a row only one is told for each time of `remind`
+  -- failures in a row have one delivery for each interval of `remind`
   AND (ended.event <> 'failed' OR ended.remind IS NULL OR (
       ended.finished_at > ended.since + ended.remind
       AND NOT EXISTS (
@@ -261,7 +261,7 @@ WHERE ended.event IN (SELECT value FROM json_each(ended.events))
 LIMIT :limit
 
 -- name: audit_known
--- Whose tag a process may carry: runs by number, direct calls (number null) by the identifier of their execution.
+-- The tags of processes: runs by number, direct calls (number null) by the identifier of their execution.
 SELECT run.id, job.name, run.number, run.status FROM run JOIN job ON job.id = run.job_id
 WHERE run.id IN (SELECT value FROM json_each(:ids))
 UNION ALL
