@@ -65,7 +65,7 @@ _function_provider = matching(JOB_NAME, "the name of a provider", hint="use 1 to
 
 @dataclass(frozen=True, slots=True)
 class FunctionAdapter:
-    """`adapter: {run: …}`: the function that is the agent, what it says that it keeps, and who is held with it."""
+    """`adapter: {run: …}`: the function that is the agent, the limits it enforces, and its provider."""
 
     run: str
     capabilities: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ LIMITS = ("allowed_tools", "max_turns", "max_usd")
 KEPT = ("model", *LIMITS)
 """What a program may not be able to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
-"""Who answers for the providers that document 004 names."""
+"""The agents of the providers that older files name."""
 _GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *KEPT)
 """What a job gets from its agent when it says nothing else."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
@@ -183,7 +183,7 @@ Agents = Mapping[str, Agent | None]
 
 
 def pool_of(agent: str) -> str:
-    """Return the pool that bounds how many runs of an agent go on at once (R-04).
+    """Return the pool that bounds how many runs of an agent go on at once.
 
     >>> pool_of("reviewer")
     'agent:reviewer'
@@ -197,8 +197,8 @@ def own_pools(work: AgentWork) -> dict[str, int]:
 
 
 def read_agent(name: str, keys: Keys) -> Agent:
-    """Return a configured agent from its read keys; raise Refused for what it cannot be."""
-    # Document 003 knows one program alone, and its agents name none.
+    """Return a configured agent from its read keys; raise BadValue for keys that its adapter cannot keep."""
+    # Agents of older files name no program.
     kind = keys.get("adapter") or (name if name in names() else DEFAULT)
     if isinstance(kind, FunctionAdapter):
         return _read_function(name, kind, keys)
@@ -221,7 +221,6 @@ def _most_at_once(keys: Keys) -> int:
 
 
 def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
-    """Return an agent that is a Python function."""
     with ProblemList() as problems:
         if "options" in keys:
             hint = "give its jobs `params`, which reach it as task.params"
@@ -231,7 +230,7 @@ def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
 
 
 def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | None) -> None:
-    """Refuse an adapter that is a function which cannot be called in this process, or that nobody registered."""
+    """Refuse an adapter that is a function which cannot be called in this process or is not registered."""
     if not isinstance(written, FunctionAdapter):
         return
     at = ("adapter", "run")
@@ -245,7 +244,6 @@ def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | Non
 
 
 def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
-    """Refuse everything that a program cannot keep."""
     with ProblemList() as problems:
         with problems.below():
             if "access" in keys:
@@ -280,7 +278,6 @@ def _refuse_trust(kind: str, keys: Keys, options: Keys) -> None:
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
-    """Refuse tools that do more than the access allows."""
     access = keys.get("access", Access.READ)
     beyond = adapter(kind, options).beyond(access, keys.get("allowed_tools", ()))
     if beyond:
@@ -369,7 +366,7 @@ def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
 
 
 def _provider(agent: Agent, model: str | None) -> str:
-    """Return who answers, and is held when it refuses; that of one's own agents is the agent where nobody is named."""
+    """Return the provider, whose limits hold all its runs; the agent itself where it is custom and names none."""
     own = _is_own(agent.adapter, agent.options)
     found = agent.name if own else adapter(agent.adapter, agent.options).provider_for(model)
     if not JOB_NAME.fullmatch(found):
@@ -430,14 +427,14 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
 
 
 def draws_of(work: AgentWork, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
-    """Return what a run draws: its own pools, that of all agents, and those of its agent and provider (R-04)."""
+    """Return what a run draws: its own pools, that of all agents, and those of its agent and provider."""
     mine = {draw.pool for draw in draws}
     further = [Draw(pool) for pool in (AGENTS_POOL, *own_pools(work)) if pool not in mine]
     return tuple(sorted((*draws, *further), key=lambda draw: draw.pool))
 
 
 def read_schedule(value: Any) -> dict[str, Any]:
-    """Return one of an agent's `schedules` as the keys of a job, without document 003's `type`.
+    """Return one of an agent's `schedules` as the keys of a job, without the `type` of older files.
 
     Where it is refused, the other keys are the refusal's `rest`.
     """
@@ -548,7 +545,6 @@ def _read_secret(value: Any) -> EnvValue:
 
 
 def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
-    """Return the arguments of a class, and those of them that are secrets."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
     secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]

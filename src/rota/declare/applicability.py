@@ -74,7 +74,7 @@ def shape_of(own: Keys, defaults: Keys, *, python: bool) -> JobShape:
 
 
 def default_misfire(schedule: str) -> MisfirePolicy:
-    """Return the policy of a job that names none (R-10)."""
+    """Return the policy of a job that names none."""
     return MisfirePolicy.ONCE if schedule in ("interval", "at") else MisfirePolicy.SKIP
 
 
@@ -84,7 +84,7 @@ def usual_recheck(interval: timedelta | None) -> timedelta:
 
 
 def default_when_false(schedule: str) -> WhenFalse:
-    """Return what a false condition does to a job that does not say (R-09)."""
+    """Return what a false condition does to a job that does not say."""
     return WhenFalse.WAIT if schedule == "interval" else WhenFalse.SKIP
 
 
@@ -173,7 +173,7 @@ _SECRET = {kind: re.compile(rf"(?<![A-Za-z0-9_]){pattern}", re.ASCII) for kind, 
 
 
 def loads_code(name: str) -> bool:
-    """Tell whether a variable of this name may make a program load other code than its own (R-27).
+    """Return whether a variable of this name may make a program load other code than its own.
 
     >>> loads_code("LD_PRELOAD"), loads_code("python_version")
     (True, False)
@@ -182,7 +182,7 @@ def loads_code(name: str) -> bool:
 
 
 def runs_first(name: str) -> bool:
-    """Tell whether what a variable of this name holds always runs before the program itself.
+    """Return whether what a variable of this name holds always runs before the program itself.
 
     >>> runs_first("BASH_ENV"), runs_first("PYTHONPATH")
     (True, False)

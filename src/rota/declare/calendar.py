@@ -79,7 +79,7 @@ def _window(text: Any) -> QuietWindow:
 def quiet_of(written: WrittenQuiet | None, file: QuietHours | None, schedule: Schedule) -> QuietHours | None:
     """Return the quiet hours of a schedule; those of the file only where they mean something to it.
 
-    Raises Refused where its own mean nothing: every key that is written has an effect.
+    Raise BadValue where its own have no effect: every key that is written has an effect.
     """
     if written is None:
         return file if file is not None and means_something(file, schedule) else None
@@ -97,14 +97,14 @@ def quiet_of(written: WrittenQuiet | None, file: QuietHours | None, schedule: Sc
 
 
 def means_something(quiet: QuietHours, schedule: Schedule) -> bool:
-    """Tell whether quiet hours have an effect: `dormant` slows intervals by mode alone, the others act on instants."""
+    """Return whether quiet hours have an effect: `dormant` acts on intervals by mode alone, the others on instants."""
     if schedule.manual or schedule.reboot:
         return False
     return quiet.policy is not QuietPolicy.DORMANT or schedule.by_mode is not None
 
 
 def quiet_of_poll(file: QuietHours | None, schedule: Schedule) -> QuietHours | None:
-    """Return the quiet hours of the poll: whatever they do to jobs, they slow it, so that who needs it is served."""
+    """Return the quiet hours of the poll: they slow it whatever their policy, so that jobs which run get their data."""
     if file is None or schedule.by_mode is None:
         return None
     return replace(file, policy=QuietPolicy.DORMANT)
@@ -339,7 +339,7 @@ class Calendars:
     _known: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
     def days(self, text: str) -> tuple[str, ...]:
-        """Return the days that a file names; raise Refused with the line where it cannot be read."""
+        """Return the days that a file names; raise BadValue with the line that cannot be read."""
         path = Path(self.place(text))
         if path not in self._known:
             self.looked_at[path] = stamp_of(path)

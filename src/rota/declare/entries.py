@@ -112,7 +112,7 @@ def read_jobs(around: JobDefaults, findings: Findings) -> tuple[JobSpec, ...]:
 
 
 def read_schedules(agents: Bodies, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
-    """Return the jobs of the agents' own schedules, each named agent/schedule (document 003)."""
+    """Return the jobs of the agents' own schedules, each named agent/schedule."""
     schedules = {agent: body["schedules"] for agent, body in agents.items() if _has_schedules(body)}
     for agent, named in schedules.items():
         check_names([("schedules", name) for name in named], findings, base=("agents", agent))
@@ -152,7 +152,6 @@ def read_poll(keys: Mapping[str, Any] | None, around: JobDefaults, *, findings: 
 
 
 def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: KeyPath) -> JobSpec | None:
-    """Return the spec of the job that stands at `at`."""
     if raw is None or raw == {}:
         findings.tell(at, [NO_WORK])
         return None
@@ -217,7 +216,7 @@ def notes_on(
 def notes_on_files(files: Iterable[Path]) -> tuple[str, ...]:
     """Return which files everybody on the machine may change, and so what this user runs."""
     return tuple(
-        f"{path} can be written by every user of this machine, who thereby runs what they like; `chmod o-w {path}`"
+        f"{path} can be written by every user of this machine, and its commands run as you; `chmod o-w {path}`"
         for path in files
         if _written_by_all(path)
     )
@@ -253,7 +252,6 @@ def _on_variables(spec: JobSpec) -> list[str]:
 
 
 def _on_places(spec: JobSpec, path: str | None) -> Iterator[str]:
-    """Yield the folders and files of a job that its runs would not find now."""
     cwd, agent = spec.work.cwd, spec.work.agent
     if cwd and not has_placeholders(cwd):
         if wrong := _wrong_folder(cwd):
@@ -328,7 +326,7 @@ def _in_repository(folder: str) -> bool:
 
 
 def refuse_past(spec: JobSpec, *, now: datetime) -> None:
-    """Refuse a job whose one time is over: who asks for it now means another one. A file keeps what has run."""
+    """Reject a new job whose `at` is in the past, which is probably a mistake. A file may keep such a job."""
     at = spec.schedule.at
     if at is not None and at <= now:
         hint = "give a time that is to come, or leave it out and start the job with `rota trigger`"
@@ -356,7 +354,6 @@ def _on_time(spec: JobSpec, now: datetime) -> str | None:
 
 
 def _on_lulls(spec: JobSpec, now: datetime) -> str | None:
-    """Return that a job runs later than it says, or never, by quiet hours (R-17) and excluded dates."""
     schedule = spec.schedule
     if not has_blackouts(schedule) or schedule.follows_runs:
         return None

@@ -164,7 +164,7 @@ def _write_text(head: str, text: str, *, depth: int) -> list[str]:
 
 
 def _fits_a_block(text: str) -> bool:
-    """Tell whether a block of lines reads back as `text`: nothing invisible, no blank edge that YAML would drop."""
+    """Return whether a block of lines reads back as `text`: nothing invisible, no blank edge that YAML would drop."""
     lines = text.removesuffix("\n").split("\n")
     visible = all(c.isprintable() or c == "\n" for c in text)
     return visible and bool(lines[-1].strip()) and lines[0][:1] not in ("", " ") and lines[0].strip() != ""
@@ -352,7 +352,6 @@ def _when(schedule: Schedule, *, zone: str) -> Keys:
 
 
 def _quiet(schedule: Schedule, top: Top) -> Keys:
-    """Return a job's own quiet hours, where those at the top of the file say something else."""
     if schedule.quiet == (top.quiet if top.quiet and means_something(top.quiet, schedule) else None):
         return {}
     quiet = IGNORE if schedule.quiet is None else written_quiet(schedule.quiet, zone=schedule.timezone)
@@ -576,7 +575,6 @@ def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, 
 
 
 def _layout(document: Document) -> tuple[int, int]:
-    """Return how far the jobs of a file are indented, and the line of the last one."""
     places = [document.position(("jobs", name)) for name in document.data["jobs"]]
     return places[0][1] - 1, max(line for line, _ in places)
 

@@ -97,7 +97,7 @@ def _block(text: str) -> str:
 
 
 def patterns_of(document: Document) -> tuple[str, ...]:
-    """Return the patterns of a document that are texts; what is wrong with others is told by whoever reads it."""
+    """Return the patterns of a document that are texts; other items are reported when the section is read."""
     written = document.data.get(KEY)
     return tuple(item if isinstance(item, str) else "" for item in written) if isinstance(written, list) else ()
 
@@ -130,8 +130,6 @@ def sources_of(folder: Path, imports: Sequence[str]) -> list[Path]:
 
 @dataclass(slots=True)
 class _Search:
-    """One walk over the patterns of a file."""
-
     file: Path
     home: str
     base: Path | None

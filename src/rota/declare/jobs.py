@@ -81,7 +81,6 @@ def two_schedules(own: Keys, owner: str) -> list[Problem]:
 
 
 def _surplus(found: Sequence[str], rule: str) -> list[Problem]:
-    """Return the keys beyond the first of those that exclude each other."""
     message = f"{rule}, and this one has `{found[0]}` already" if found else ""
     return [Problem(message, "conflict", at=(key,), hint="keep one of them") for key in found[1:]]
 
@@ -115,16 +114,12 @@ def target_problems(keys: Keys, targets: Collection[str] | None) -> list[Problem
 
 
 def unheard(own: Keys, keys: Keys) -> list[Problem]:
-    """Return a `finish_by` that nobody is told of."""
+    """Return the problem of a `finish_by` without a target to notify."""
     written: WrittenNotify | None = keys.get("notify")
     if "finish_by" not in own or (written is not None and (written.names or written.own)):
         return []
     hint = "add `notify:`, or remove this line"
-    return [
-        Problem(
-            "has no effect without somebody to tell", "no_effect", at=("finish_by",), hint=hint, looks_at=("notify",)
-        )
-    ]
+    return [Problem("has no effect without `notify`", "no_effect", at=("finish_by",), hint=hint, looks_at=("notify",))]
 
 
 def name_problems(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Problem]:
@@ -135,7 +130,7 @@ def name_problems(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Pr
 def spend_problems(
     own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
 ) -> list[Problem]:
-    """Return what is wrong with the accounts of a job and with what it says that a run costs (R-19)."""
+    """Return what is wrong with the accounts of a job and with what it says that a run costs."""
     names = list(keys.get("budget", {}).values())
     problems = name_problems(own, accounts)
     if accounts is None or problems or not names:
@@ -144,7 +139,7 @@ def spend_problems(
     problems = following(below("estimate", refused), "budget")
     spends = spends_of(names, keys.get("estimate", {}), accounts)
     for name in [] if problems else without_estimate(spends, accounts, limited=limited):
-        message = f"nobody says what a run may cost in {shown(name)}"
+        message = f"there is no estimate of what a run costs in {shown(name)}"
         hint = "add `estimate:` to the job, or to the account"
         problems.append(Problem(message, "estimate_missing", at=("budget",), hint=hint, looks_at=("estimate",)))
     return problems
@@ -170,7 +165,6 @@ def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
 
 
 def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Problem]:
-    """Return the placeholders of a text that cannot be filled."""
     if "{{" not in text:
         return []
     found = check_placeholders(text, params=work.params, prompt=prompt)
@@ -346,7 +340,7 @@ def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None
 
 
 def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec, list[Problem]]:
-    """Return the spec of an agent job with its agent's work, pools and default of one attempt (section 7)."""
+    """Return the spec of an agent job with its agent's work, pools and default of one attempt."""
     file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
     try:
         with ProblemList() as problems:

@@ -144,7 +144,7 @@ _POLICY_KEYS = (
     Key(
         "notify",
         types.notify,
-        "Who is told of its runs: targets of `notify` by name, or {on: [failed], webhook: …}; or `none`.",
+        "Targets of its notifications: names of `notify`, or {on: [failed], webhook: …}; or `none`.",
     ),
     Key("labels", types.labels, "Words to filter by: a list, or a map that becomes key=value.", field="labels"),
     Key("enabled", types.flag, "Whether the job fires and can be started.", field="enabled"),
@@ -332,7 +332,7 @@ _SHARED_KEYS = (
     Key(
         "agent",
         types.text,
-        "Who does a prompt: an entry of `agents`, or the name of an adapter.",
+        "The agent of a prompt: an entry of `agents`, or the name of an adapter.",
         needs=applicability.AGENT,
     ),
     Key(
@@ -574,7 +574,7 @@ POLL = Map(
 
 INSTANCES = Map(
     "InstancesEntry",
-    "How many runs of an agent go on at once, as document 003 writes it.",
+    "How many runs of an agent go on at once, as older files write it.",
     (Key("max_concurrent", types.count, "How many runs of the agent go on at once."),),
 )
 
@@ -643,7 +643,7 @@ PROJECT = Map(
         Key(
             "notify",
             types.targets,
-            "Who is told of runs, by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
+            "Targets of notifications by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
         ),
         Key(
             "include",

@@ -249,7 +249,7 @@ _FINEST = {True: "money is counted in millionths of a dollar", False: "write a w
 
 
 def read_account(value: Any) -> WrittenAccount:
-    """Return an account: a limit of one thing, per what, and what becomes of those who find no room."""
+    """Return an account: a limit of one unit per window, and the policy for runs beyond it."""
     with ProblemList() as problems:
         found = read_keys(value, _ACCOUNT, problems=problems, hint=ACCOUNT_HINT, words=_WORDS)
         units = _counted(value, problems)
@@ -266,7 +266,6 @@ def read_account(value: Any) -> WrittenAccount:
 
 
 def _counted(value: Mapping[str, Any], problems: ProblemList) -> list[Unit]:
-    """Return what an account counts, which is one thing where it is right."""
     units = [unit for unit in Unit if unit in value]
     if not one_of(units, value, problems=problems):
         message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
@@ -290,7 +289,7 @@ def estimate_in(unit: Unit, number: Decimal) -> int:
 
 
 def too_dear(account: Account | WrittenAccount, estimate: int | None) -> bool:
-    """Tell whether an estimate is more than an account ever has: such a run would wait for ever."""
+    """Return whether an estimate is more than an account ever has: such a run would wait for ever."""
     return estimate is not None and estimate > account.limit and account.policy is not Exceeded.WARN
 
 
@@ -422,7 +421,7 @@ def _spend(account: Account, estimates: WrittenEstimates, names: Collection[str]
 
 
 def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account], *, limited: bool) -> list[str]:
-    """Return the accounts of tokens or money in which nobody says what a run may cost; `limited`: its agent does."""
+    """Return the accounts of tokens or money without an estimate; `limited`: the agent has a limit of cost."""
     counted = [accounts[spend.account] for spend in spends if spend.estimate is None]
     unknown = (Unit.TOKENS,) if limited else (Unit.TOKENS, Unit.USD)
     return [one.name for one in counted if one.estimate is None and one.unit in unknown]

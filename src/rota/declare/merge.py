@@ -161,7 +161,6 @@ def pattern_notes(found: IncludeMatches, patterns: Sequence[str]) -> list[str]:
 
 
 def _key_notes(data: Mapping[str, Any], file: str) -> list[str]:
-    """Return which keys of an included file do not apply, and what its being switched off means."""
     notes = [f"{key} of {file} does not apply here: it is the including file's" for key in _ignored(data)]
     scheduler = data.get("scheduler")
     if isinstance(scheduler, dict) and scheduler.get("enabled") is False:

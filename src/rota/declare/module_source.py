@@ -269,7 +269,6 @@ def _follow(found: ModuleSource, node: ast.ImportFrom, package: str) -> None:
 
 
 def _names_of_rota(tree: ast.Module) -> tuple[set[str], dict[str, str]]:
-    """Return under which names a module knows rota, and under which ones its decorators."""
     rota: set[str] = set()
     direct: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -289,7 +288,6 @@ def _kind_of(node: ast.expr, rota: set[str], direct: Mapping[str, str]) -> str |
 
 
 def _name_of(node: ast.expr) -> str:
-    """Return the last part of a dotted name."""
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
@@ -315,7 +313,6 @@ def _defined(body: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that one statement gives a value."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Import):

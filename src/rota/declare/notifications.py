@@ -1,4 +1,4 @@
-"""`notify:` as a file writes it: targets by name at the top, and in jobs, groups and defaults who is told of what."""
+"""`notify:` in a file: targets by name at the top, and the targets of jobs, groups and defaults."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -43,7 +43,7 @@ _read_event = choice(Event)
 
 @dataclass(frozen=True, slots=True)
 class WrittenNotify:
-    """Who is told of a job: targets by name, each with its place in the list, and those that are written here."""
+    """The targets of a job: names with their places in the list, and targets written in the job itself."""
 
     names: tuple[tuple[str, int | None], ...] = ()
     own: tuple[Target, ...] = ()
@@ -89,7 +89,7 @@ def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
 
 
 def read_notify(value: Any) -> WrittenNotify:
-    """Return who is told of a job: one or several, by name or written here, or nobody."""
+    """Return the targets of a job: one or several, by name or written in place, or none."""
     if isinstance(value, str) and value.strip().lower() == NONE:
         return WrittenNotify()
     if isinstance(value, list):
@@ -141,7 +141,6 @@ def write_target(target: Target) -> dict[str, Any]:
 
 
 def _of_any_channel(target: Target) -> dict[str, Any]:
-    """Return the keys that all kinds of targets have."""
     keys: dict[str, Any] = {"on": [event.value for event in target.on]} if target.on != USUAL else {}
     if target.remind != REMIND:
         keys["remind"] = "always" if target.remind is None else write_duration(target.remind)
@@ -156,7 +155,7 @@ def _telegram(target: Target) -> dict[str, Any]:
 
 
 def write_notify(names: Collection[str], own: Collection[Target]) -> list[Any]:
-    """Return who is told of a job as a file writes it."""
+    """Return the targets of a job as a file writes them."""
     return [*names, *map(write_target, own)]
 
 
@@ -225,7 +224,6 @@ def _read_chat(value: Any) -> tuple[str, str]:
 
 
 def _read_telegram(value: Any) -> str:
-    """Return the number of a chat, or the name of a channel."""
     text = str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _TELEGRAM.fullmatch(text.strip()):
         raise wrong_type(value, "a chat", hint='write its number, such as 123456789, or "@channel"')

@@ -249,7 +249,6 @@ def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[st
 
 
 def _policy_differences(wanted: AgentPolicy, stored: AgentPolicy) -> list[str]:
-    """Return how what agents may make differs."""
     names = [one.name for one in fields(AgentPolicy)]
     changed = [(name, getattr(stored, name), getattr(wanted, name)) for name in names]
     return [f"agent_policy.{name} {_said(old)} -> {_said(new)}" for name, old, new in changed if old != new]
@@ -292,7 +291,7 @@ def _refuse_taken(
         job
         for spec in declared
         if (job := known.get(spec.name.casefold())) and job.source != source and spec.name not in adopt
-        if job.source != MADE or job.retired_at is None  # what agents made and is gone is in nobody's way
+        if job.source != MADE or job.retired_at is None  # a retired job of an agent does not reserve its name
     ]
     if not taken:
         return

@@ -101,7 +101,7 @@ def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What the sections of a file say, before anybody is asked for the names in them."""
+    """What the sections of a file say, before the names in them are looked up."""
 
     settings: Settings
     shared: Shared
@@ -196,7 +196,7 @@ def _look_up(
 def _unpolled(
     jobs: Sequence[JobSpec], document: Document, *, names: references.NamesOf, host: Host | None
 ) -> list[Problem]:
-    """Return the jobs that need a poll which nobody makes; that of an included project is nobody's."""
+    """Return the jobs that need a poll where none is declared; the poll of an included project does not count."""
     polls = "poll" in document.data if host is None else host.polls
     lacking = None if polls else "the file" if host is None else "the including file"
     return need_problems(jobs, document, names=names, lacking=lacking)
@@ -339,7 +339,6 @@ def read_further(
 
 
 def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:
-    """Return a file as if it had these jobs, and no others."""
     kept = {key: value for key, value in document.data.items() if key not in ("jobs", "groups")}
     spoilt: dict[KeyPath, Problem] = {}
     data = {**kept, "jobs": usable(plain(jobs), ("jobs",), spoilt=spoilt)}
@@ -348,7 +347,6 @@ def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:
 
 
 def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
-    """Return the settings with the pools of each agent that has a job, and of its provider (R-04)."""
     working = [own_pools(spec.work.agent) for spec in jobs if spec.work.agent is not None]
     return replace(settings, pools={**settings.pools, **{pool: size for one in working for pool, size in one.items()}})
 

@@ -63,7 +63,7 @@ def read_keys(
 
 
 def one_of(keys: Collection[str], value: Mapping[str, Any], *, problems: ProblemList) -> bool:
-    """Tell whether exactly one of `keys` is written; a mistyped one may be it."""
+    """Return whether exactly one of `keys` is written; a mistyped one may be it."""
     count = sum(key in value for key in keys)
     return count == 1 or (not count and problems.mistyped)
 

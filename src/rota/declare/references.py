@@ -82,7 +82,7 @@ class LookedUp:
 def known_agents(
     settings: Settings, functions: FunctionFinder | None, *, imports: bool = True
 ) -> Mapping[str, RegisteredAgent] | None:
-    """Return the Python functions of this process that are agents; None: nobody knows, as a module fails.
+    """Return the Python functions of this process that are agents; None where a module fails.
 
     Those of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
     """
@@ -100,7 +100,7 @@ def look_up(
     interpreter: FinderOf | None,
     imports: bool = True,
 ) -> LookedUp:
-    """Ask for every name; a problem for each module that cannot be imported and each name nobody knows.
+    """Look up each name; return a problem for each module that cannot be imported and each unknown name.
 
     `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process. Without
     `imports` the source of the modules is read, and none of them is run.
@@ -153,7 +153,7 @@ def _missing(missing: Mapping[str, str], mentions: Sequence[Mention], *, setting
 
 
 def with_replaced(specs: Sequence[JobSpec], names: NamesOf) -> tuple[JobSpec, ...]:
-    """Return the jobs; a condition that another interpreter registers under a built-in one's name is marked (R-09)."""
+    """Return the jobs; a condition that another interpreter registers under a built-in one's name is marked."""
     return tuple(_with_replaced(spec, names.get(spec.work.python, Names())) for spec in specs)
 
 
@@ -206,11 +206,11 @@ class Findings:
             self.problems.append(replace(problem, file=file, line=line, column=column, at=path))
 
     def told(self, base: KeyPath) -> bool:
-        """Tell whether something is wrong below a key."""
+        """Return whether a key or a part of it has problems."""
         return any(problem.at[: len(base)] == base for problem in self.problems)
 
     def check_interpreter(self, path: str, key: KeyPath, *, written: str) -> None:
-        """Tell an interpreter that is not there, and let nobody ask it."""
+        """Report an interpreter that does not exist, so that it is not started."""
         if "/" in path and not os.access(path, os.X_OK):
             self.lost.add(path)
             hint = "create the environment, or correct the path"

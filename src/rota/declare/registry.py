@@ -26,14 +26,14 @@ F = TypeVar("F", bound=Function)
 
 
 def asked_elsewhere(condition: Condition, python: str | None) -> bool:
-    """Tell whether a condition is a process: a command, or a function of another interpreter."""
+    """Return whether a condition is a process: a command, or a function of another interpreter."""
     if condition.command:
         return True
     return python is not None and (condition.replaces or condition.name not in BUILTIN_CONDITIONS)
 
 
 class FunctionFinder(Protocol):
-    """Who knows which functions and conditions exist, in this interpreter or in another one."""
+    """Looks up functions and conditions, in this interpreter or in another one."""
 
     def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return which of the names are missing, and what there is to know of the conditions."""
@@ -42,7 +42,7 @@ class FunctionFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredAgent:
-    """A Python function that is an agent (003): `async (AgentTask) -> AgentResult`, and its keys of `agents:`."""
+    """A Python function that is an agent: `async (AgentTask) -> AgentResult`, and its keys of `agents:`."""
 
     function: Function
     keys: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Registry:
     def condition(self, name: Any = None, /, *, needs_poll: bool = False) -> Any:
         """Make a function known to `conditions:`, under its own name or the one given.
 
-        With `needs_poll` every job that has it waits for the shared poll, whose data is `ctx.poll_data` (R-16).
+        With `needs_poll` every job that has it waits for the shared poll, whose data is `ctx.poll_data`.
         """
         if callable(name):
             return self._condition(name, name.__name__, needs_poll=needs_poll)
@@ -98,7 +98,7 @@ class Registry:
         """Make a function an agent: `async (AgentTask) -> AgentResult`, under its own name or the one given.
 
         `keys` are those of an entry of `agents:`, such as `max_concurrent`, and what the function keeps or reports:
-        `max_turns=True`, or with a value for its jobs `max_turns=20`; `provider` is who is held when it refuses.
+        `max_turns=True`, or with a value for its jobs `max_turns=20`; `provider` is that whose limits it shares.
         """
 
         def register(function: F) -> F:
@@ -259,7 +259,7 @@ class ImportingFinder:
         return replace(found, missing={**failed, **found.missing})
 
     def agents(self) -> Mapping[str, RegisteredAgent] | None:
-        """Return the functions that are agents; None where a module fails, and so nobody knows all of them."""
+        """Return the functions that are agents; None where a module fails, since it may have registered more."""
         if self._imports:
             self._put_folder_first()
         failed = [module for module in self._imports if _fails(module)]

@@ -103,7 +103,7 @@ def with_shared(settings: Settings, shared: Shared) -> Settings:
 
 
 def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPath, otherwise: str = "UTC") -> str:
-    """Return a zone, that of the machine for `local`; where nobody knows that one, this is told, and `otherwise`."""
+    """Return a zone, that of the machine for `local`; report an unknown one and return `otherwise`."""
     try:
         return origin.local_zone() if zone == "local" else zone
     except RotaError as error:
@@ -133,7 +133,6 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
 def _accounts(
     written: Mapping[str, WrittenAccount], origin: FileOrigin, *, findings: Findings, zone: str
 ) -> dict[str, Account]:
-    """Return the accounts of the file, each in a zone that is known by name."""
     zones = {
         name: named_zone(one.timezone or zone, origin, findings=findings, key=("budgets", name, "timezone"))
         for name, one in written.items()
@@ -188,7 +187,6 @@ def read_surroundings(
 
 
 def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> Keys:
-    """Return the keys that jobs have where they do not write them."""
     keys, unreadable = read_map(DEFAULTS, written)
     keys, twice = jobs.one_spelling(keys)
     problems = [*unreadable, *jobs.except_problems(keys, around.calendars), *twice]
@@ -200,7 +198,6 @@ def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> 
 def _quiet_hours(
     written: WrittenQuiet | None, origin: FileOrigin, *, findings: Findings, zone: str
 ) -> QuietHours | None:
-    """Return the file's quiet hours, in a zone that is known by name."""
     if written is None:
         return UNREADABLE if "quiet_hours" in findings.document.data else None
     key = ("quiet_hours", "timezone")
@@ -237,7 +234,6 @@ def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec
 
 
 def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Problem]:
-    """Return the accounts that count what a poll does not have."""
     found = [(path, accounts[name]) for path, name in keys.get("budget", {}).items() if name in accounts]
     return [
         Problem(
@@ -296,7 +292,7 @@ def _looking(spec: JobSpec, names: NamesOf) -> list[int]:
 def need_problems(
     specs: Sequence[JobSpec], document: Document, *, names: NamesOf, lacking: str | None
 ) -> list[Problem]:
-    """Return, with their whole paths, the jobs that need a poll which nobody makes, and those that deny their need.
+    """Return, with their whole paths, the jobs that need a poll where none is declared, and those that deny their need.
 
     `lacking` is the file that has no poll, None where there is one.
     """

@@ -427,7 +427,7 @@ def load(path: Path, *, named: str | None = None) -> Document:
 
 
 def load_again(path: Path) -> Document:
-    """Return what `load` does, for who asks often and changes nothing of it."""
+    """Return the document without a copy, for frequent callers that do not change it."""
     return _parsed(_content(path, None), path.name)
 
 

@@ -153,7 +153,7 @@ def test_the_limit_of_a_run_is_its_estimate_in_a_budget_of_money() -> None:
     text = "budgets: {day: {usd: 5, per: day}}\njobs: {j: {prompt: x, budget: day, max_usd: 0.5}}\n"
     assert job(text).budgets == (Spend("day", None, Unit.USD, most=500_000),)
     [told] = problems(text.replace(", max_usd: 0.5", ""))
-    assert "nobody says what a run may cost" in told
+    assert "there is no estimate of what a run costs" in told
 
 
 def test_a_job_that_is_wrong_in_another_way_still_says_what_it_costs() -> None:

@@ -151,7 +151,7 @@ def test_finish_by_needs_a_schedule_and_somebody_to_tell(tmp_path: Path) -> None
     text = f'{TOP}{jobs}  b: {{cron: "@daily", command: x, finish_by: "6:00"}}\n'
     told = problems(tmp_path, text)
     assert "jobs.a.finish_by: has no effect without a schedule" in told[0]
-    assert "jobs.b.finish_by: has no effect without somebody to tell" in told[1]
+    assert "jobs.b.finish_by: has no effect without `notify`" in told[1]
     fine = declared(tmp_path, TOP + 'jobs:\n  a: {cron: "@daily", command: x, notify: ops, finish_by: "6:00"}\n')
     assert fine.jobs[0].finish_by == "06:00"
 

@@ -217,7 +217,6 @@ def _split(text: str) -> tuple[str, str] | None:
 
 
 def _is_entry(text: str, *, system: bool) -> bool:
-    """Tell whether a comment is an entry that somebody has switched off."""
     split = _split(text)
     words = split[1].split() if split else []
     if split is None or len(words) < 1 + system:
@@ -238,62 +237,20 @@ _APART = re.compile(r"&&|\|\||[;|&(){}\n]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 _STEPS = frozenset(
     {
-        "cd",
-        "test",
-        "[",
-        "[[",
-        "export",
-        "set",
-        ".",
-        "source",
-        "sleep",
-        "umask",
-        "true",
-        ":",
-        "ulimit",
-        "command",
-        "mkdir",
-        "if",
-        "then",
+        *("cd", "test", "[", "[[", "export", "set", ".", "source", "sleep", "umask", "true", ":"),
+        *("ulimit", "command", "mkdir", "if", "then"),
     }
 )
 _WRAPPERS = frozenset(
     {
-        "sudo",
-        "env",
-        "nice",
-        "ionice",
-        "flock",
-        "timeout",
-        "chronic",
-        "nohup",
-        "exec",
-        "time",
-        "setsid",
-        "systemd-cat",
-        "stdbuf",
-        "chrt",
-        "taskset",
+        *("sudo", "env", "nice", "ionice", "flock", "timeout", "chronic", "nohup", "exec", "time"),
+        *("setsid", "systemd-cat", "stdbuf", "chrt", "taskset"),
     }
 )
 _PROGRAMS = frozenset(
     {
-        "sh",
-        "bash",
-        "dash",
-        "zsh",
-        "ksh",
-        "python",
-        "perl",
-        "php",
-        "ruby",
-        "node",
-        "java",
-        "bun",
-        "deno",
-        "Rscript",
-        "uv",
-        "run",
+        *("sh", "bash", "dash", "zsh", "ksh", "python", "perl", "php", "ruby", "node", "java", "bun"),
+        *("deno", "Rscript", "uv", "run"),
     }
 )
 _SUFFIX = re.compile(r"\.(sh|bash|py|pl|php|rb|js|mjs|ts|jar|R|zsh|ksh)$", re.IGNORECASE)
@@ -348,7 +305,7 @@ def _past_options(words: list[str]) -> list[str]:
 
 
 def _is_argument(word: str) -> bool:
-    """Tell whether a wrapper's own argument stands there: a number, a duration, a lock file."""
+    """Return whether a wrapper's own argument stands there: a number, a duration, a lock file."""
     return bool(re.fullmatch(r"[0-9.]+[smhd]?", word)) or word.endswith((".lock", ".lck", ".pid"))
 
 
@@ -453,7 +410,6 @@ def _can_be_set(name: str) -> bool:
 
 
 def _about(variable: Variable) -> list[Problem]:
-    """Return what has to be said about a line that sets a variable."""
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
         told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` mail what fails"

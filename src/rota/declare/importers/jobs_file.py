@@ -1,4 +1,4 @@
-"""A jobs file of document 000 in rota's words: its keys as they are written there, its poll, and what has no place."""
+"""Import of an octopoid jobs file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from rota.declare.yaml import Document
 from rota.model.errors import FileProblems, Problem
 
 PLACEHOLDER = "https://poll.invalid/api/v1/scheduler/poll"
-"""No such host can be: until somebody writes the address, every poll fails and says so."""
+"""A host that cannot exist: each poll fails with a clear error until the address is written."""
 _TYPES = {str(word) for word in WorkType}
 _KEPT = {
     "timeout": ("never", "000 had no timeout; rota's default is 10 min"),
@@ -65,7 +65,6 @@ def _jobs(document: Document) -> dict[str, Any]:
 
 
 def _unmappable(body: Mapping[str, Any]) -> str:
-    """Return why a job as a whole has no place in a rota.yaml."""
     kind = body.get("type", "script")
     if kind not in _TYPES:
         return f"there is no `type: {kind}`; it is kept as a comment"
@@ -83,7 +82,7 @@ def _job(name: str, body: Mapping[str, Any], *, line: int) -> tuple[dict[str, An
 
 
 def _is_remote(keys: Mapping[str, Any]) -> bool:
-    """Tell whether a job needs the poll: it says so, or a built-in condition looks at its data."""
+    """Return whether a job needs the poll: it says so, or a built-in condition looks at its data."""
     return keys.get("group") == PollGroup.REMOTE or any(BUILTIN_CONDITIONS.get(name) for name in _conditions(keys))
 
 
