@@ -1,5 +1,6 @@
 """The command `rota`: a table of commands, each imported only when it is used."""
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -168,7 +169,7 @@ class Root(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Print the commands by group, two per line on a wide terminal."""
-        across = 2 if shutil.get_terminal_size((OVERVIEW_WIDTH, 0)).columns >= OVERVIEW_WIDTH else 1
+        across = 2 if _columns() >= OVERVIEW_WIDTH else 1
         for group, cells in OVERVIEW.items():
             formatter.write("\n")
             step = 1 if group == "Start here" else across
@@ -273,6 +274,15 @@ def cli(ctx: click.Context, directory: str | None) -> Any:
     if ctx.invoked_subcommand is None:
         return _alone(ctx, invocation)
     return None
+
+
+def _columns() -> int:
+    """Return the width of the terminal, also when a pager reads stdout."""
+    try:
+        width = os.get_terminal_size(2).columns
+    except OSError:
+        width = OVERVIEW_WIDTH
+    return shutil.get_terminal_size((width, 0)).columns
 
 
 FIRST_STEPS = """\
