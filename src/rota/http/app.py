@@ -111,7 +111,7 @@ def _take_null_from_params(document: dict[str, Any]) -> None:
         for operation in operations.values():
             for param in operation.get("parameters", ()):
                 schema = param["schema"]
-                values = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+                values = [value for value in schema.get("anyOf", ()) if value != {"type": "null"}]
                 if len(values) == 1:
                     del schema["anyOf"]
                     schema |= values[0]
@@ -125,7 +125,7 @@ async def _told(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Return the problems of the params or the body of a request."""
     assert isinstance(error, RequestValidationError)
-    return await _told(request, Invalid([_problem(one) for one in error.errors()]))
+    return await _told(request, Invalid([_problem(problem) for problem in error.errors()]))
 
 
 class Invalid(JobProblems):

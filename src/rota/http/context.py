@@ -24,7 +24,6 @@ from rota.model.clock import Clock, cut_to_ms
 from rota.model.errors import InvalidInstant, InvalidValue
 from rota.model.proposals import Author
 from rota.model.states import SHOWN, Reason, Trigger
-from rota.model.store_url import SQLITE, shown
 from rota.operations.admin.access import Caller, Codes, Scope
 from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.settings import Settings
@@ -52,11 +51,6 @@ class ServerContext:
     """Whether browsers connect over TLS, so that cookies are `Secure`."""
     settings: Settings | None = None
     """The settings of the scheduler; None if unknown."""
-
-    @property
-    def address(self) -> str:
-        """The store without its password."""
-        return shown(self.settings.store) if self.settings is not None else SQLITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +86,6 @@ class RequestContext:
         """The clock of the server."""
         return self.context.clock
 
-    def note(self) -> None:
-        """Write the audit entry of an action that changes no other row."""
-        self.store.write(lambda _db: None)
-
     def wake(self, *, dry_run: bool = False) -> None:
         """Wake the scheduler after a change; a dry run changed nothing."""
         if not dry_run:
@@ -122,10 +112,10 @@ async def request_context(request: Request) -> RequestContext:
 
 def _target(request: Request) -> str:
     """Return the target of a request: the names in its path, else in its body."""
-    named = [str(value).replace("~", "/") for value in request.path_params.values()]
+    in_path = [str(value).replace("~", "/") for value in request.path_params.values()]
     body = getattr(request.state, "body", None)
-    given = [str(body[key])[:MAX_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
-    return ", ".join(named or given)
+    in_body = [str(body[key])[:MAX_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
+    return ", ".join(in_path or in_body)
 
 
 Ctx = Annotated[RequestContext, Depends(request_context)]
@@ -147,15 +137,15 @@ def needs(scope: Scope) -> Any:
 def _check_params(request: Request) -> None:
     """Refuse an unknown query parameter."""
     route: APIRoute = request.scope["route"]
-    known = {param.alias for param in _query_params(route.dependant)}
-    unknown = sorted(set(request.query_params) - known)
+    names = {param.alias for param in _query_params(route.dependant)}
+    unknown = sorted(set(request.query_params) - names)
     if unknown:
-        told = ", ".join(sorted(known)) or "none"
-        raise InvalidValue(f"there is no parameter {unknown[0][:60]!r} here", hint=f"there are: {told}")
+        hint = f"there are: {', '.join(sorted(names)) or 'none'}"
+        raise InvalidValue(f"there is no parameter {unknown[0][:60]!r} here", hint=hint)
 
 
-def _query_params(found: Dependant) -> list[ModelField]:
-    return [*found.query_params, *(param for one in found.dependencies for param in _query_params(one))]
+def _query_params(route: Dependant) -> list[ModelField]:
+    return [*route.query_params, *(param for part in route.dependencies for param in _query_params(part))]
 
 
 F = TypeVar("F", bound=Callable[..., Any])

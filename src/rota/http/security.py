@@ -59,13 +59,13 @@ async def read_body(receive: Receive) -> bytes:
 
 def replayed(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that first returns a body which was read already."""
-    given = False
+    sent = False
 
     async def again() -> Message:
-        nonlocal given
-        if given:
+        nonlocal sent
+        if sent:
             return await receive()
-        given = True
+        sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
@@ -74,11 +74,11 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 def read_form(body: bytes) -> dict[str, Any]:
     """Return the fields of a form: their first values as `form` and `body`, all of them as `forms`."""
     try:
-        given = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
     except ValueError:
         raise errors.FormInvalid from None
-    first = {key: values[0].replace("\r\n", "\n") for key, values in given.items()}
-    return {"forms": given, "form": first, "body": first}
+    first = {key: values[0].replace("\r\n", "\n") for key, values in fields.items()}
+    return {"forms": fields, "form": first, "body": first}
 
 
 def read_json(body: bytes) -> Any:
@@ -391,8 +391,8 @@ class _HeaderSender:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
-            given = {name for name, _ in message["headers"]}
-            own = [*HEADERS, (b"date", self._date), *(() if b"cache-control" in given else (NO_STORE,))]
+            names = {name for name, _ in message["headers"]}
+            own = [*HEADERS, (b"date", self._date), *(() if b"cache-control" in names else (NO_STORE,))]
             message = {**message, "headers": [*message["headers"], *own]}
         await self._send(message)
 
@@ -457,9 +457,9 @@ class IdempotencyMiddleware:
         owner = f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
         context = self._context
         mark = IdempotencyKey(context.store, context.clock, caller=owner, key=key, digest=_digest(scope))
-        known = await run_sync(mark.find)
-        if known is not None:
-            first = _same(known, mark)
+        stored = await run_sync(mark.find)
+        if stored is not None:
+            first = _same(stored, mark)
             response = Response(first.body, first.status or 200, REPLAYED, "application/json")
             await response(scope, receive, send)
             return
@@ -512,13 +512,12 @@ def _claim(mark: IdempotencyKey, db: Database) -> None:
 
 
 def _key(scope: Scope) -> str | None:
-    given = [value for name, value in scope["headers"] if name.lower() == HEADER]
-    if not given:
+    keys: list[bytes] = [value for name, value in scope["headers"] if name.lower() == HEADER]
+    if not keys:
         return None
-    if len(given) > 1 or not KEY.fullmatch(given[0]):
+    if len(keys) > 1 or not KEY.fullmatch(keys[0]):
         raise errors.KeyRefused
-    key: bytes = given[0]
-    return key.decode("ascii")
+    return keys[0].decode("ascii")
 
 
 def _digest(scope: Scope) -> str:

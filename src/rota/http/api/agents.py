@@ -83,8 +83,8 @@ def get_deliveries(
 ) -> Response:
     """List the notifications, newest first."""
     wanted = DeliveryStatus(status) if status else None
-    found = list_deliveries(ctx.store, status=wanted, about=about, target=target, limit=limit)
-    return answer(page([delivery_json(one) for one in found], following=None))
+    deliveries = list_deliveries(ctx.store, status=wanted, about=about, target=target, limit=limit)
+    return answer(page([delivery_json(delivery) for delivery in deliveries], following=None))
 
 
 @people_routes.on("POST", "/deliveries/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
@@ -95,7 +95,7 @@ def retry_sent(ctx: Ctx, wish: schemas.DeliveriesWish) -> Response:
     found = retry_deliveries(ctx.store, wish.ids, failed=wish.failed, now=ctx.now, dry_run=wish.dry_run)
     if found and not wish.dry_run:
         ctx.wake()
-    return answer({"dry_run": wish.dry_run, "retried": [delivery_json(one) for one in found]}, status=202)
+    return answer({"dry_run": wish.dry_run, "retried": [delivery_json(delivery) for delivery in found]}, status=202)
 
 
 tools_routes = Routes("tools", prefix="")

@@ -161,10 +161,10 @@ def trigger_job_many(ctx: Ctx, job: JobName, wish: schemas.BulkWish) -> Response
     """Start a job once for each of the params, all of them or none."""
     born = trigger_many(ctx.store, job, wish.params, now=ctx.now, force=wish.force, dry_run=wish.dry_run)
     ctx.wake(dry_run=wish.dry_run)
-    runs = [{"id": one.id, "run": one.handle} for one in born]
+    runs = [{"id": run.id, "run": run.handle} for run in born]
     first, last = born[0].handle, born[-1].handle
-    told = {"dry_run": wish.dry_run, "job": job, "count": len(born), "first": first, "last": last, "runs": runs}
-    return answer(told, status=202)
+    result = {"dry_run": wish.dry_run, "job": job, "count": len(born), "first": first, "last": last, "runs": runs}
+    return answer(result, status=202)
 
 
 @jobs_routes.on("GET", "/jobs/{job}/preview", scope=Scope.READ, answer=schemas.Preview)
@@ -197,10 +197,10 @@ def backfill_job(ctx: Ctx, job: JobName, wish: schemas.BackfillWish) -> Response
 def pause_jobs(ctx: RequestContext, chosen: JobSelection, wish: schemas.PauseWish) -> dict[str, Any]:
     """Pause jobs, or everything."""
     until = _end(wish, now=ctx.now)
-    told = pause(ctx.store, chosen, until=until, reason=wish.reason, now=ctx.now, dry_run=wish.dry_run)
+    result = pause(ctx.store, chosen, until=until, reason=wish.reason, now=ctx.now, dry_run=wish.dry_run)
     if not wish.dry_run:
         ctx.notify_pauses()
-    return paused_json(told, until=until, reason=wish.reason, everything=chosen.everything, dry_run=wish.dry_run)
+    return paused_json(result, until=until, reason=wish.reason, everything=chosen.everything, dry_run=wish.dry_run)
 
 
 def resume_jobs(ctx: RequestContext, chosen: JobSelection, *, catch_up: bool, dry_run: bool) -> dict[str, Any]:

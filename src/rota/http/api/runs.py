@@ -106,7 +106,7 @@ def cancel_runs(ctx: Ctx, wish: schemas.SweepWish) -> Response:
     """Cancel every unfinished run that matches a filter."""
     chosen = _filter(wish)
     found = match_runs(ctx.store, chosen, now=ctx.now)
-    jobs = [{"job": one.job, "queued": one.queued, "running": one.running} for one in found]
+    jobs = [{"job": job.job, "queued": job.queued, "running": job.running} for job in found]
     told: dict[str, Any] = {"dry_run": wish.dry_run, "jobs": jobs, "cancelled": 0, "stopping": 0}
     if found and not wish.dry_run:
         swept = cancel_matching(ctx.store, chosen, now=ctx.now)
@@ -231,9 +231,9 @@ async def _grown(ctx: RequestContext, run_id: str, *, lines: int | None) -> Asyn
         view = await run_sync(show_run, ctx.store, run_id)
         ended = view.run.status.final  # read before the file, so that no late output is missed
         await run_sync(fetch_output, ctx.store, ctx.state, view)
-        told = await run_sync(reader.more)
-        if told:
-            yield told
+        data = await run_sync(reader.more)
+        if data:
+            yield data
             pause = LOOK_AGAIN
         elif ended:
             return
@@ -285,15 +285,15 @@ def _filter(wish: schemas.SweepWish) -> Filter:
 
 
 def _destination(wish: schemas.MoveWish) -> Destination:
-    given = [
+    places = [
         *([Destination(Where.FIRST)] if wish.first else []),
         *([Destination(Where.LAST)] if wish.last else []),
         *([Destination(Where.BEFORE, other=wish.before)] if wish.before is not None else []),
         *([Destination(Where.TO, place=wish.to)] if wish.to is not None else []),
     ]
-    if len(given) != 1:
+    if len(places) != 1:
         raise InvalidValue("give exactly one of first, last, before, to", hint='for example `{"first": true}`')
-    return given[0]
+    return places[0]
 
 
 direct_routes = Routes("direct")
@@ -375,7 +375,7 @@ def create_group(ctx: Ctx, wish: schemas.GroupWish) -> Response:
     view = group_actions.create(
         ctx.store,
         wish.name,
-        [Member(one.job, params=one.params, always=one.always) for one in wish.members],
+        [Member(member.job, params=member.params, always=member.always) for member in wish.members],
         mode=GroupMode(wish.mode),
         on_failure=OnFailure(wish.on_failure),
         now=ctx.now,

@@ -23,6 +23,7 @@ from rota.http.context import Ctx, PastTime, RequestContext, Routes, ServerConte
 from rota.http.errors import Busy
 from rota.http.security import Authenticator
 from rota.model.budgets import MILLION, Unit
+from rota.model.store_url import SQLITE, shown
 from rota.operations.admin.access import Caller, Scope, end_session
 from rota.operations.admin.audit import entry_json, read_trail
 from rota.operations.budgets import list_accounts
@@ -160,8 +161,9 @@ def get_status(ctx: Ctx) -> Response:
     """Return the state of the project: scheduler, attention items, current and next runs."""
     view = look(ctx.store, heartbeat(ctx.state), now=ctx.now)
     context = ctx.context
-    told = {"project": str(context.folder), "scope": "", "store": context.address, "applied": True}
-    return answer({**told, **system_json(view, now=ctx.now)})
+    store = shown(context.settings.store) if context.settings is not None else SQLITE
+    place = {"project": str(context.folder), "scope": "", "store": store, "applied": True}
+    return answer({**place, **system_json(view, now=ctx.now)})
 
 
 @scheduler_routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=SummaryJson, also=NOT_MODIFIED)
@@ -173,14 +175,14 @@ def poll_scheduler(
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Return a summary for pollers in one cheap answer."""
-    told = summary_json(summarise(ctx.store, ctx.state, now=ctx.now, worker=worker_id))
+    summary = summary_json(summarise(ctx.store, ctx.state, now=ctx.now, worker=worker_id))
     # The suggestion counts down to the next due instant: it alone is no change.
-    lasting = {key: value for key, value in told.items() if key != "suggested_poll_seconds"}
+    lasting = {key: value for key, value in summary.items() if key != "suggested_poll_seconds"}
     tag = f'W/"{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if if_none_match is not None and tag in [one.strip() for one in if_none_match.split(",")]:
-        return Response(None, 304, {**headers, "X-Suggested-Poll-Seconds": str(told["suggested_poll_seconds"])})
-    return answer(told, headers=headers)
+    if if_none_match is not None and tag in [known.strip() for known in if_none_match.split(",")]:
+        return Response(None, 304, {**headers, "X-Suggested-Poll-Seconds": str(summary["suggested_poll_seconds"])})
+    return answer(summary, headers=headers)
 
 
 @scheduler_routes.on("POST", "/scheduler/stop", scope=Scope.ADMIN, answer=schemas.Told, status=202)
@@ -190,7 +192,7 @@ def stop_scheduler(ctx: Ctx, wish: schemas.OptionalStopWish) -> Response:
         pause = schemas.PauseWish(reason=wish.reason or HOLD)
         return answer({"mode": "hold", **pause_jobs(ctx, JobSelection(everything=True), pause)}, status=202)
     within = timedelta(seconds=wish.within_seconds) if wish.within_seconds else None
-    ctx.note()
+    ctx.store.write(lambda _db: None)  # the audit entry
     carries = ask_to_stop(ctx.state, mode=wish.mode, within=within)
     return answer({"mode": wish.mode, "running": carries.running, "direct": carries.direct}, status=202)
 
@@ -206,7 +208,7 @@ def start_scheduler(ctx: Ctx, wish: schemas.OptionalStartWish) -> Response:
 def get_workers(ctx: Ctx) -> Response:
     """List the workers on all machines that share the store, and the remote schedulers that read this one."""
     here = summary_json(summarise(ctx.store, ctx.state, now=ctx.now))["workers"]
-    elsewhere = [remote_json(one, now=ctx.now) for one in ctx.store.read(remote_workers)]
+    elsewhere = [remote_json(worker, now=ctx.now) for worker in ctx.store.read(remote_workers)]
     return answer(page([*here, *elsewhere], following=None))
 
 
@@ -257,9 +259,9 @@ def get_audit(
 ) -> Response:
     """List the audit log, newest first."""
     begin = instant(since, now=ctx.now) if since else None
-    found = read_trail(ctx.store, limit=limit + 1, before=before, since=begin, actor=actor)
-    following = str(found[limit - 1].number) if len(found) > limit else None
-    return answer(page([entry_json(one) for one in found[:limit]], following=following))
+    entries = read_trail(ctx.store, limit=limit + 1, before=before, since=begin, actor=actor)
+    following = str(entries[limit - 1].number) if len(entries) > limit else None
+    return answer(page([entry_json(entry) for entry in entries[:limit]], following=following))
 
 
 attention_routes = Routes("attention")
@@ -314,8 +316,8 @@ async def follow_events(
     if feed is None:
         raise Busy("live streams")
     feed.check_room()
-    told = after if last_event_id is None else last_event_id
-    last = None if told is None else int(told) if told.isascii() and told.isdecimal() and len(told) < 19 else UNKNOWN
+    text = after if last_event_id is None else last_event_id
+    last = None if text is None else int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else UNKNOWN
     return StreamingResponse(_until_logout(feed.stream(last), request), 200, HEADERS, STREAM)
 
 

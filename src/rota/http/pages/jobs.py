@@ -340,9 +340,9 @@ def pause_one_job(visit: VisitOf, job: JobName) -> Response:
         return visit.show("job_pause.html", view, title=f"Pause {job}", section="jobs")
     until = pause_end(visit.form, zone=visit.zone, now=visit.now)
     reason = visit.form.get("reason", "").strip()
-    told = pause(visit.ctx.store, JobSelection(names=(job,)), until=until, reason=reason, now=visit.now)
+    result = pause(visit.ctx.store, JobSelection(names=(job,)), until=until, reason=reason, now=visit.now)
     visit.ctx.notify_pauses()
-    running = f"; {', '.join(told.running)} left to finish" if told.running else ""
+    running = f"; {', '.join(result.running)} left to finish" if result.running else ""
     return visit.done(
         f"{job} is paused{pause_words(until, reason, zone=visit.zone, now=visit.now)}{running}", back=_page(job)
     )

@@ -112,8 +112,8 @@ async def get_asset(digest: Digest, name: Name) -> Response:
     content = assets().files.get(name)
     if content is None:
         raise NotFound
-    kept = FOREVER if digest == assets().digest else "no-cache"
-    return Response(content, 200, {"Cache-Control": kept}, TYPES[Path(name).suffix])
+    caching = FOREVER if digest == assets().digest else "no-cache"
+    return Response(content, 200, {"Cache-Control": caching}, TYPES[Path(name).suffix])
 
 
 SECTIONS = (
@@ -227,8 +227,8 @@ class PageContext:
 
     def href(self, path: str, **query: str | int | list[str] | None) -> str:
         """Return a link; query values that are None or empty are left out."""
-        given = {key: value for key, value in query.items() if value not in (None, "", [])}
-        return f"{self.base}{quote(path, safe='/~:?=&%')}{f'?{urlencode(given, doseq=True)}' if given else ''}"
+        values = {key: value for key, value in query.items() if value not in (None, "", [])}
+        return f"{self.base}{quote(path, safe='/~:?=&%')}{f'?{urlencode(values, doseq=True)}' if values else ''}"
 
     def asset(self, name: str) -> str:
         """Return the link of a style, a script or the icon."""
@@ -405,9 +405,9 @@ def param_fields(params: Mapping[str, Any]) -> list[View]:
 
 def given_params(form: Mapping[str, str], shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return the params of a form that differ from the shown ones."""
-    given = {name.removeprefix(PARAM): text for name, text in form.items() if name.startswith(PARAM)}
-    same = {name for name, value in shown.items() if given.get(name) == write_value(value)}
-    return {name: read_value(text) for name, text in given.items() if name not in same}
+    texts = {name.removeprefix(PARAM): text for name, text in form.items() if name.startswith(PARAM)}
+    same = {name for name, value in shown.items() if texts.get(name) == write_value(value)}
+    return {name: read_value(text) for name, text in texts.items() if name not in same}
 
 
 def pause_end(form: Mapping[str, str], *, zone: str, now: datetime) -> datetime | None:

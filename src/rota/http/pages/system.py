@@ -78,9 +78,9 @@ def stop_scheduler(visit: VisitOf) -> Response:
     """Pause everything: nothing fires or starts."""
     chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
-        told = pause(visit.ctx.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
-        detail = (f"{counted(len(told.jobs), 'job stops', 'jobs stop')} firing, and no queued run starts.",)
-        going = counted(len(told.running), "running run continues to its end.", "running runs continue to their end.")
+        result = pause(visit.ctx.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
+        detail = (f"{counted(len(result.jobs), 'job stops', 'jobs stop')} firing, and no queued run starts.",)
+        going = counted(len(result.running), "running run continues to its end.", "running runs continue to their end.")
         says = "Nothing fires or starts until you resume it. Instants that pass meanwhile are recorded as paused."
         return visit.confirm(
             "Pause everything?", says=says, button="Pause everything", back="/ui/system", detail=(*detail, going)
