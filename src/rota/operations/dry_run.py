@@ -1,4 +1,4 @@
-"""Dry runs: what a run, an agent, a work source or a tick would do."""
+"""Dry runs of a run, an agent, a work source and a tick."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.processes import identity, machine_boot
 from rota.runners.spawn_client import Spawner
 from rota.settings import FILE_NAME, Settings
-from rota.store.driver import Database, Store
+from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import activity, jobs, processes, queue, runs, work_items
 from rota.store.tables.processes import only_worker
 from rota.text.runs import say_ahead, say_source
@@ -59,12 +59,12 @@ from rota.text.runs import say_ahead, say_source
 SKIPPED = "it would be SKIPPED source_error"
 NOTHING_KNOWN = WorkAhead()
 NO_ITEM = WorkItem("none", "no item")
-"""What stands in the place of an item where there is none to show."""
+"""The placeholder of a missing item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """What a source has to offer; `problem`: it could not be asked."""
+    """The items of a work source, or the `problem` of its query."""
 
     source: WorkSource
     ahead: WorkAhead = NOTHING_KNOWN
@@ -75,19 +75,19 @@ class Peeked:
 
     @property
     def item(self) -> WorkItem:
-        """What a run would get, or what stands in its place."""
+        """The next item, or a placeholder."""
         return self.ahead.next or NO_ITEM
 
     @property
     def text(self) -> str:
-        """What was seen, in a line."""
+        """The result in one line."""
         if self.problem is not None:
             return f"{say_source(self.source)} could not be asked: {self.problem}"
         return say_ahead(self.source, self.ahead, holders=list(self.holders))
 
     @property
     def obstacle(self) -> str | None:
-        """Why a run would be skipped, None where it would not."""
+        """The reason why a run would be skipped, or None."""
         if self.problem is not None:
             return "it would fail at once, as its source has no secret" if self.fails else SKIPPED
         return "it would be SKIPPED no_work" if self.ahead.open == 0 else None
@@ -102,7 +102,7 @@ def peek(
     environ: Mapping[str, str],
     now: datetime,
 ) -> Peeked | None:
-    """Look at the source of a job, None where it has none."""
+    """Query the work source of a job; return None if it has none."""
     source = spec.work.agent.source if spec.work.agent is not None else None
     if source is None:
         return None
@@ -118,7 +118,7 @@ def peek(
 
 
 def peeked_json(found: Peeked | None) -> dict[str, Any] | None:
-    """Return what a source has to offer as JSON."""
+    """Return the items of a work source as JSON."""
     if found is None:
         return None
     item = found.ahead.next
@@ -133,19 +133,19 @@ def peeked_json(found: Peeked | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """What an agent would be asked: its whole prompt, where it would work, the session it would go on with."""
+    """The request to an agent: the complete prompt, the workspace, and the session to resume."""
 
     work: AgentWork
     version: str
     prompt: str
     workspace: str | None
-    """The folder of its own that it would get, in words; None: the job's own."""
+    """Its own workspace in words; None for the folder of the job."""
     session: str | None
     problem: str | None = None
 
 
 def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claimed:
-    """Return a run with the session and the summary that it would be given by the worker of this folder."""
+    """Return a run with the session and the summary that the worker of this folder would pass to it."""
     work = claimed.spec.work.agent
     if work is None or store is None:
         return claimed
@@ -156,9 +156,9 @@ def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claime
 def ask(
     claimed: Claimed, run: RunFacts, surroundings: RunSurroundings, *, env: Mapping[str, str] | None
 ) -> AgentRequest | None:
-    """Return what the agent of a job would be asked, None for other jobs.
+    """Return the request to the agent of a job; None for other jobs.
 
-    `env` is what its run gets, and what its program is asked for its version with; None: it is not started.
+    `env` is the environment of the run and of the version query; with None, the program is not started.
     """
     work = claimed.spec.work.agent
     if work is None:
@@ -188,7 +188,7 @@ def _workspace(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -
 
 @dataclass(frozen=True, slots=True)
 class DryRunReport:
-    """What a start would meet: `problem` is what would make it fail before its work begins."""
+    """The result of a dry run: `problem` would make the run fail before its work begins."""
 
     spec: JobSpec
     applied: bool
@@ -204,9 +204,9 @@ class DryRunReport:
     problem: str | None
     work: Peeked | None = None
     asked: AgentRequest | None = None
-    """What the agent of the job would be asked."""
+    """The request to the agent of the job."""
     pools: tuple[Pool, ...] = ()
-    """The pools that the run would draw on, as they are now."""
+    """The current state of the pools that the run would draw on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +228,9 @@ def rehearse(
     params: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> DryRunReport:
-    """Return what `rota run` would do now; nothing is enqueued, conditions are really asked.
+    """Return what `rota run` would do now; nothing is enqueued, but conditions are evaluated.
 
-    Raises FolderUntrusted where that would run code, or send a request, of a project that is not trusted.
+    Raise FolderUntrusted if that would run code, or send a request, of an untrusted project.
     """
     settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
     subject = _subject(store, name, specs, params=params, force=force)
@@ -276,7 +276,7 @@ def rehearse(
 
 
 def _asked_code(spec: JobSpec, *, force: bool) -> list[str]:
-    """Return what of a job's own code a dry run asks: its conditions and its work source."""
+    """Return the code of a job that a dry run executes: its conditions and its work source."""
     conditions = () if force else spec.gates.conditions
     asked = [one.title for one in conditions if one.command or one.name not in BUILTIN_CONDITIONS or one.replaces]
     source = spec.work.agent.source if spec.work.agent is not None else None
@@ -284,7 +284,7 @@ def _asked_code(spec: JobSpec, *, force: bool) -> list[str]:
 
 
 def _pools(store: Store | None, spec: JobSpec, settings: Settings) -> tuple[Pool, ...]:
-    """Return the pools of a job: as they are stored, or as the file declares them."""
+    """Return the pools of a job: the stored ones, else the declared ones."""
     drawn = {draw.pool for draw in spec.pools}
     declared = {name: Pool(name, capacity, 0) for name, capacity in settings.pools.items()}
     stored = {} if store is None else {pool.name: pool for pool in store.read(queue.pools)}
@@ -294,7 +294,7 @@ def _pools(store: Store | None, spec: JobSpec, settings: Settings) -> tuple[Pool
 def _load(
     place: ProjectPaths, environ: Mapping[str, str], *, now: datetime, stored: bool
 ) -> tuple[Settings, FunctionTable, Mapping[str, JobSpec]]:
-    """Load the file; a broken one does not keep a stored job from being rehearsed."""
+    """Load the file; with a stored job, a broken file is ignored."""
     try:
         loaded = load_project(place.folder, environ, state=place.state, now=now)
     except RotaError:
@@ -352,7 +352,7 @@ def _as_claimed(subject: _Subject, params: Mapping[str, Any], now: datetime, *, 
 
 
 def _as_briefed(claimed: Claimed, store: Store | None, work: Peeked | None) -> Claimed:
-    """Give a run what a start would give it: the data of the last poll, and the item that is next."""
+    """Add the data of the last poll and the next item, as a start does."""
     if store is not None and claimed.spec.gates.needs_poll:
         polled = store.read(activity.last_poll)
         claimed = claimed._replace(poll_data=polled.data if polled else None)
@@ -370,7 +370,7 @@ def _refused(job: Job | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What would be started where, the names of its environment, and what would keep it from starting."""
+    """The command, the folder, the names of the environment, and the problem of a start."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -379,7 +379,7 @@ class _Start:
 
 
 class _Stage:
-    """A run's surroundings in a temporary folder."""
+    """The environment of a run in a temporary folder."""
 
     def __init__(
         self,
@@ -425,17 +425,17 @@ class _Stage:
         return _Start(found.argv, found.cwd, found.environment)
 
     def take_answers(self, results: Sequence[ConditionResult]) -> None:
-        """Give a prompt what the conditions wrote."""
+        """Add the output of the conditions to the prompt."""
         outputs = tuple(result.output for result in results)
         self._claimed = self._claimed._replace(brief=replace(self._claimed.brief, condition_outputs=outputs))
 
     def ask_agent(self) -> AgentRequest | None:
-        """Return what the agent would be asked, None for other jobs."""
+        """Return the request to the agent; None for other jobs."""
         env = self._env if self._trusted else None
         return ask(self._claimed, run_facts(self._claimed), self._surroundings(self._folder), env=env)
 
     def _called(self) -> _Start:
-        """Return what is called inside the scheduler; of an agent also what would keep its task from being made."""
+        """Return the call inside the scheduler; for an agent also the problem of its task."""
         work = self._claimed.spec.work
         if work.agent is None:
             fetched = ("GET", work.url) if work.url else ("python:", work.function)
@@ -448,7 +448,7 @@ class _Stage:
         return _Start(called, task.cwd)
 
     async def ask_conditions(self) -> list[ConditionResult]:
-        """Ask one after the other, up to the first that does not pass, as a start does (R-09)."""
+        """Evaluate conditions in order, up to the first that does not pass, as a start does."""
         results: list[ConditionResult] = []
         for index, condition in enumerate(self._claimed.spec.gates.conditions):
             results.append(await self._ask(condition, index))
@@ -497,7 +497,7 @@ def _ignore(_anything: object) -> None:
 
 
 def overlap_words(rehearsal: DryRunReport) -> str:
-    """Return what overlap would say to this start."""
+    """Return the verdict of the overlap policy in words."""
     policy, verdict = rehearsal.spec.overlap.policy, rehearsal.overlap.verdict
     if isinstance(verdict, Refuse):
         return f"{policy} → refused: {verdict.blocking.handle} is not finished"
@@ -517,7 +517,7 @@ NO_LOCK = "none"
 
 @dataclass(frozen=True, slots=True)
 class TickPreview:
-    """What a tick would do; `recovered` are runs of processes that are gone, which it would look after first."""
+    """The effects of a tick; `recovered` are runs of dead processes, which it would recover first."""
 
     changes: tuple[str, ...]
     recovered: tuple[str, ...]
@@ -527,32 +527,19 @@ class TickPreview:
     file_problem: str | None = None
 
 
-class _RolledBack(Exception):
-    """Ends the transaction without a commit."""
-
-    def __init__(self, preview: TickPreview) -> None:
-        self.preview = preview
-
-
 def preview_tick(store: Store, place: ProjectPaths, *, clock: Clock, environ: Mapping[str, str]) -> TickPreview:
-    """Return what a tick would fire and claim now; nothing is written."""
-    loaded, problem = _load_tick(place, environ, clock.now())
-    play = partial(_play, place=place, loaded=loaded, problem=problem, now=clock.now())
+    """Return the fires and claims of a tick now; nothing is written."""
+    loaded, problem = None, None
     try:
-        store.write(play)
-    except _RolledBack as played:
-        return played.preview
-    raise AssertionError("the play ends by being taken back")
-
-
-def _load_tick(place: ProjectPaths, environ: Mapping[str, str], now: datetime) -> tuple[Loaded | None, str | None]:
-    try:
-        return load_project(place.folder, environ, state=place.state, now=now, lenient=True), None
+        loaded = load_project(place.folder, environ, state=place.state, now=clock.now(), lenient=True)
     except RotaError as error:
-        return None, str(error)
+        problem = str(error)
+    return rolled_back(store, partial(_play, place=place, loaded=loaded, problem=problem, now=clock.now()))
 
 
-def _play(db: Database, *, place: ProjectPaths, loaded: Loaded | None, problem: str | None, now: datetime) -> None:
+def _play(
+    db: Database, *, place: ProjectPaths, loaded: Loaded | None, problem: str | None, now: datetime
+) -> TickPreview:
     holder = _holder(db, place.state, now)
     recovered = _left_behind(db, place.state, holder=holder)
     held = held_change(db, file=place.folder / FILE_NAME, home=home_of(os.environ), now=now)
@@ -566,15 +553,13 @@ def _play(db: Database, *, place: ProjectPaths, loaded: Loaded | None, problem: 
     fired = (*fire_at_boot(db, boot=machine_boot(), now=now), *_fire(db, now)) if enabled else ()
     free = usable_slots(db, holder, range(settings.scheduler.concurrency)) if enabled else []
     claimed = claim(db, holder, free, now=now)
-    raise _RolledBack(
-        TickPreview(
-            changes=tuple(f"{change.kind.value} {change.name}" for change in plan.changing) if plan else (),
-            recovered=recovered,
-            fired=fired,
-            claimed=tuple(one.run.handle for one in claimed),
-            ready=queue.count_ready(db, limit=COUNTED),
-            file_problem=problem,
-        )
+    return TickPreview(
+        changes=tuple(f"{change.kind.value} {change.name}" for change in plan.changing) if plan else (),
+        recovered=recovered,
+        fired=fired,
+        claimed=tuple(run.run.handle for run in claimed),
+        ready=queue.count_ready(db, limit=COUNTED),
+        file_problem=problem,
     )
 
 
@@ -592,7 +577,7 @@ def _left_behind(db: Database, state: Path, *, holder: ClaimOwner) -> tuple[str,
 
 
 def _fire(db: Database, now: datetime) -> tuple[Fired, ...]:
-    """Do what stands before a claim: let go what waited for its time, plan by mode, fire what has come."""
+    """Do the work before a claim: release delayed runs, replan by mode, fire due jobs."""
     release_due(db, now=now)
     replan(db, now=now)
     fired: list[Fired] = []

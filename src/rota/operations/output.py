@@ -1,4 +1,4 @@
-"""The output of a run: read, followed, or why there is none (R-21)."""
+"""The output of a run: read it, follow it, or explain why there is none."""
 
 import codecs
 from collections.abc import Iterator
@@ -22,32 +22,32 @@ from rota.store.tables import run_queries
 from rota.store.tables.processes import Worker
 from rota.text.ansi import clean_for_terminal
 
-FETCHED_AT_ONCE = 16
+FETCH_BATCH = 16
 EVENTS_READ = 50
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
-    """Yield what is kept of a run's output: all of it, or its last lines."""
+    """Yield the stored output of a run: all of it, or its last lines."""
     folder = output.folder_of(state, run_id)
     yield from output.read_output(folder, start=0 if lines is None else output.tail_start(folder, lines))
 
 
 def snapshot_of(state: Path, run_id: str) -> output.Snapshot:
-    """Return what is kept of a run's output as it is now, of a known size, to be read in parts."""
+    """Return a snapshot of a run's stored output, with a fixed size, to read in parts."""
     return output.Snapshot(output.folder_of(state, run_id))
 
 
 def fetch_output(store: Store, state: Path, view: RunView) -> None:
-    """Bring the shared output of a run of another machine here, as far as it is not yet; its files are read as ours.
+    """Fetch the missing shared output of a run of another machine.
 
-    They go as ours do, when they are older than output is kept.
+    Retention applies to it as to local output.
     """
     elsewhere = view.worker is not None and view.worker.id != read_worker(state)
     if not view.spec.work.output.shared or not elsewhere:
         return
     folder = output.folder_of(state, view.run.id)
     while pieces := store.read(
-        partial(run_queries.read, run_id=view.run.id, after=output.size(folder), limit=FETCHED_AT_ONCE)
+        partial(run_queries.read, run_id=view.run.id, after=output.size(folder), limit=FETCH_BATCH)
     ):
         output.make_folder(folder)
         for piece in pieces:
@@ -55,7 +55,7 @@ def fetch_output(store: Store, state: Path, view: RunView) -> None:
 
 
 def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
-    """Return why there is nothing to read; None when there is something."""
+    """Return why a run has no output; None if it has some."""
     if output.size(output.folder_of(state, view.run.id)):
         return None
     run = view.run
@@ -87,7 +87,7 @@ def _on_another_disk(run: Run, worker: Worker) -> str:
 
 
 def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
-    """Return why there is nothing to read of a direct call; None when there is something."""
+    """Return why a direct call has no output; None if it has some."""
     if output.size(output.folder_of(state, view.id)):
         return None
     if view.reserves:
@@ -100,7 +100,7 @@ def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
 
 
 def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
-    """Return the last lines of a run's output for people: those of an agent told in words, colours left in."""
+    """Return the last lines of a run's output, with colours; events of an agent in words."""
     text = b"".join(output_of(state, view.run.id, lines=lines)).decode("utf-8", "replace")
     written = text.removesuffix("\n").split("\n") if text else []
     tell = teller_of(view.spec)
@@ -110,7 +110,7 @@ def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
 
 
 def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
-    """Return the last line of a run's output that says something, that of an agent in words; empty for none."""
+    """Return the last line of a run's output that is not blank; events of an agent in words."""
     folder, tell = output.folder_of(state, run_id), teller_of(spec)
     if tell is None:
         return output.last_line(folder)
@@ -120,7 +120,7 @@ def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
 
 
 class OutputFollower:
-    """Reads a run's output as it grows, in whole lines."""
+    """Reads the growing output of a run in complete lines."""
 
     def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Teller | None = None) -> None:
         self.folder = folder
@@ -131,7 +131,7 @@ class OutputFollower:
         self._rest = ""
 
     def lines(self) -> list[str]:
-        """Return the lines that were finished since the last call."""
+        """Return the lines completed since the last call."""
         while (piece := output.read_from(self.folder, self.offset)).data:
             gap = output.gap_mark(piece.skipped) if piece.skipped else b""
             self._rest += self._decoder.decode(gap + piece.data)
@@ -140,7 +140,7 @@ class OutputFollower:
         return [shown for line in whole for shown in self._shown(line)]
 
     def rest(self) -> list[str]:
-        """Return what is left at the end, finished or not."""
+        """Return the remaining lines, including an incomplete last one."""
         found = self.lines()
         last, self._rest = self._rest, ""
         said = self.tell.rest if self.tell is not None and not self.raw else list
@@ -156,26 +156,26 @@ class OutputFollower:
 def follow(
     state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec: JobSpec | None = None
 ) -> OutputFollower:
-    """Return a reader of a run's growing output; with the definition of an agent job for people, not as events."""
+    """Return a reader of a run's growing output; with an agent's definition it returns words, not events."""
     return OutputFollower(output.folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
 
 
 def teller_of(spec: JobSpec | None) -> Teller | None:
-    """Return what makes lines for people of an agent's output, None where it is text already."""
+    """Return the converter of an agent's events to words; None if its output is text."""
     work = spec.work.agent if spec is not None else None
     kind = adapter(work.adapter, work.options) if work is not None and work.adapter in names() else None
     return Teller(kind) if kind is not None and kind.tell is not None else None
 
 
 class GrowingBytes:
-    """Reads a run's output as it grows, as bytes; what was left out is marked."""
+    """Reads the growing output of a run as bytes, with marks at gaps."""
 
     def __init__(self, folder: Path, *, offset: int = 0) -> None:
         self._folder = folder
         self._offset = offset
 
     def more(self) -> bytes:
-        """Return what came since the last call, some of it at a time."""
+        """Return the next bytes since the last call."""
         piece = output.read_from(self._folder, self._offset)
         self._offset = piece.end
         return (output.gap_mark(piece.skipped) if piece.skipped and piece.data else b"") + piece.data

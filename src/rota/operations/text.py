@@ -39,12 +39,12 @@ LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
 
 
 def shown_status(run: Run) -> str:
-    """Return a run's status as people read it: a group of which members failed is PARTIAL (R-15)."""
+    """Return a run's status for users: a group with failed members is PARTIAL."""
     return PARTIAL if run.reason is Reason.MEMBERS_FAILED else run.status.shown.value
 
 
 def took(run: Run, *, now: datetime) -> str:
-    """Return how long a run took, or runs so far; empty when it never started."""
+    """Return the duration of a run so far; empty if it never started."""
     if run.started_at is None:
         return ""
     return briefly(max((run.finished_at or now) - run.started_at, timedelta()))
@@ -72,7 +72,7 @@ def outcome_words(run: Run, *, now: datetime) -> str:
 
 
 def denied_words(run: Run) -> str:
-    """Return how many tools a run was refused; empty for none."""
+    """Return the number of denied tools; empty for none."""
     return f"{counted(len(run.denied_tools), 'tool')} denied" if run.denied_tools else ""
 
 
@@ -97,7 +97,7 @@ def schedule_words(view: JobView, zone: str) -> str:
 
 
 def next_words(view: JobView, zone: str, *, now: datetime) -> str:
-    """Return when a job fires next, in the zone of the table, or why it does not."""
+    """Return the next fire of a job, in the zone of the table, or why there is none."""
     job = view.job
     if view.state == "paused":
         return f"paused{pause_words(job.paused_until, job.pause_reason, zone=zone, now=now)}"
@@ -134,28 +134,28 @@ def _no_next(view: JobView) -> str:
 
 
 def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: datetime) -> str:
-    """Return how long a pause lasts and why: ` until 22:43 (kernel upgrade)`; empty when neither is said."""
+    """Return the end and the reason of a pause: ` until 22:43 (kernel upgrade)`; empty without both."""
     over = ", which is over" if until is not None and until <= now else ""
     end = f" until {day_time(until, zone, now=now, seconds=bool(until.second))}{over}" if until else ""
     return f"{end} ({plain(reason)})" if reason else end
 
 
 def everything_words(pause: PauseState, *, zone: str, now: datetime) -> str:
-    """Return that everything is paused, how long and why, and how to go on."""
+    """Return the pause of everything, with its end, its reason and the command to resume."""
     told = pause_words(pause.until, pause.reason, zone=zone, now=now)
     cause = "the scheduler crashed again and again: find the cause in its log, then " if pause.reason == REASON else ""
     return f"everything{told}: nothing fires or starts; {cause}go on with `rota resume --all`"
 
 
 def jobs_paused_words(pauses: Sequence[PauseState], *, zone: str, now: datetime) -> str:
-    """Return which jobs are paused, how long and why."""
+    """Return the paused jobs, with ends and reasons."""
     named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
     more = f" and {len(pauses) - NAMED} more" if len(pauses) > NAMED else ""
     return f"{counted(len(pauses), 'job')}: {', '.join(named)}{more}   rota resume JOB"
 
 
 def kind_of(run: Run) -> str:
-    """Return the word that styles use for how a run stands: its status, or `missed`, or `partial`."""
+    """Return the style of a run: its status, or `missed`, or `partial`."""
     return "missed" if run.reason is Reason.MISSED else shown_status(run).lower()
 
 
@@ -163,7 +163,7 @@ SpecPairs = Iterable[tuple[str, str]]
 
 
 def spec_pairs(spec: JobSpec) -> SpecPairs:
-    """Yield what a job does and under which policies, in the words of the file."""
+    """Yield the work and the policies of a job, by key of the file."""
     work, gates = spec.work, spec.gates
     yield from _work_pairs(spec)
     if work.params:
@@ -204,7 +204,7 @@ def _work_pairs(spec: JobSpec) -> SpecPairs:
 
 
 def limit_words(spec: JobSpec) -> str:
-    """Return what bounds each run of a job, written in the file or not; empty for a group, whose members are bound."""
+    """Return the limits of each run of a job, including defaults; empty for a group."""
     if spec.work.kind is Kind.GROUP:
         return ""
     timeout = f"timeout {say_duration(spec.work.timeout)}" if spec.work.timeout else "no timeout"
@@ -230,7 +230,7 @@ def work_words(spec: JobSpec) -> str:
 
 
 def _agent_words(work: AgentWork) -> str:
-    """Return who is asked, with which access, and the beginning of what."""
+    """Return the agent, its access, and the beginning of the task."""
     model = f", {work.model}" if work.model else ""
     name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
     asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
@@ -241,7 +241,7 @@ Pairs = Iterator[tuple[str, str]]
 
 
 def run_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
-    """Yield what is known about a run; instants in `zone`."""
+    """Yield the facts about a run; instants in `zone`."""
     run = view.run
 
     def when(at: datetime | None) -> str:
@@ -278,7 +278,7 @@ def _chain_pairs(view: RunView, when: Callable[[datetime | None], str]) -> Pairs
 
 
 def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
-    """Yield how a run went: what held it, what it did, used, was refused and left."""
+    """Yield the outcome of a run: hold, work, duration, error, usage, denied tools and workspace."""
     run = view.run
     if view.hold is not None:
         yield "held", say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now)
@@ -308,7 +308,7 @@ def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
 
 
 def told_pairs(view: RunView) -> Pairs:
-    """Yield who was told of what: a state beside that of the run, never in it (DEC-009)."""
+    """Yield the notifications of a run with their status."""
     for one in view.deliveries:
         tries = f", {one.attempts} tries" if one.attempts > 1 else ""
         error = f": {plain(one.error)}" if one.error and one.finished_at else ""
@@ -320,16 +320,16 @@ ROWS_A_LINE = 40
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Runs of one job that follow each other and ended alike."""
+    """Consecutive runs of one job with equal outcomes."""
 
     newest: Run
     oldest: Run
     runs: int
     times: int
-    """How many instants or starts they stand for."""
+    """The number of instants or starts that they represent."""
     usd: int = 0
     usd_told: int = 0
-    """How many of the runs tell what they cost."""
+    """The number of runs that report their cost."""
     tokens: int = 0
     tokens_told: int = 0
 
@@ -343,9 +343,9 @@ class Lines:
 
 
 def history_lines(store: Store, text: str | None, *, limit: int, **asked: Unpack[RunFilter]) -> Lines:
-    """Return the newest `limit` stretches, each of them whole, however many runs it has.
+    """Return the newest `limit` stretches, each of them complete.
 
-    With a text only those of the newest 50,000 runs count whose summary or error holds it.
+    With a text, only those of the newest 50,000 runs count whose summary or error contains it.
     """
     if text is not None:
         saying = runs_saying(store, wanted_text(text), limit=ROWS, among=ROWS, **asked)
@@ -360,7 +360,7 @@ def history_lines(store: Store, text: str | None, *, limit: int, **asked: Unpack
 
 
 def _lines(db: Database, chosen: run_queries.RunSelection, *, limit: int) -> Lines:
-    """Read the newest runs; what follows the oldest one read of each job is added up in the database."""
+    """Read the newest runs; the database adds up the rest of each job's last stretch."""
     rows = limit * ROWS_A_LINE
     runs = run_queries.history(db, limit=rows, **chosen)
     stretches = collapsed(runs)
@@ -376,7 +376,7 @@ def _lines(db: Database, chosen: run_queries.RunSelection, *, limit: int) -> Lin
 
 
 def _has_others(db: Database, chosen: run_queries.RunSelection, job_ids: set[str]) -> bool:
-    """Tell whether runs of other jobs are meant, too."""
+    """Return whether the selection includes runs of other jobs."""
     if chosen.get("job_id"):
         return False
     meant = chosen.get("job_ids")
@@ -400,9 +400,9 @@ def _longer(db: Database, stretch: Stretch, older: run_queries.Older) -> Stretch
 
 
 def collapsed(runs: Sequence[Run]) -> list[Stretch]:
-    """Return runs in stretches of equal neighbours, each where its newest run stands.
+    """Return runs as stretches of equal neighbours, in the order of their newest runs.
 
-    Neighbours are runs of one job that follow each other, whatever other jobs did between them.
+    Neighbours are consecutive runs of one job, regardless of other jobs.
     """
     stretches: list[list[Run]] = []
     newest: dict[str, list[Run]] = {}
@@ -420,7 +420,7 @@ def _alike(run: Run) -> tuple[object, ...]:
 
 
 def stretch_of(runs: Sequence[Run]) -> Stretch:
-    """Return runs that ended alike, newest first, as one stretch."""
+    """Return runs with equal outcomes, newest first, as one stretch."""
     costs = [run.usage["usd_millionths"] for run in runs if "usd_millionths" in run.usage]
     both = [(run.usage.get("tokens_in"), run.usage.get("tokens_out")) for run in runs]
     tokens = [sum(filter(None, pair)) for pair in both if pair != (None, None)]
@@ -429,12 +429,12 @@ def stretch_of(runs: Sequence[Run]) -> Stretch:
 
 
 def cost_words(stretch: Stretch) -> str:
-    """Return what the runs of a stretch cost; `≥` where some do not tell, empty where none does."""
+    """Return the cost of a stretch; with `≥` if some runs report none, empty if all do."""
     return _amount(say_money(stretch.usd), stretch.usd_told, stretch)
 
 
 def token_words(stretch: Stretch) -> str:
-    """Return how many tokens the runs of a stretch used, both ways together."""
+    """Return the tokens of a stretch, input and output together."""
     return _amount(f"{stretch.tokens:,}", stretch.tokens_told, stretch)
 
 
@@ -443,7 +443,7 @@ def _amount(words: str, told: int, stretch: Stretch) -> str:
 
 
 def started_words(stretch: Stretch, zone: str, *, now: datetime) -> str:
-    """Return when a stretch began and when its newest run did; of runs that never started, when they were due."""
+    """Return the start of a stretch and of its newest run; for runs that never started, their due time."""
     newest, oldest = (run.started_at or run.nominal for run in (stretch.newest, stretch.oldest))
     near = newest - oldest < timedelta(hours=1)
     first = unstarted_word(stretch.oldest) + day_time(oldest, zone, now=now, seconds=near)
@@ -451,14 +451,14 @@ def started_words(stretch: Stretch, zone: str, *, now: datetime) -> str:
 
 
 def unstarted_word(run: Run) -> str:
-    """Return what the time is that stands in the place of a start; nothing where the run started."""
+    """Return the label of the time that replaces a missing start; empty if the run started."""
     if run.started_at is not None:
         return ""
     return "created " if run.scheduled_for is None else "due "
 
 
 def why_words(run: Run, zone: str, *, now: datetime) -> str:
-    """Return what a run says about itself: its error, its summary, how late it was."""
+    """Return the error or the summary of a run, with its lateness."""
     attempt = f"attempt {run.attempt}" if run.attempt > 1 else ""
     if error := say_why(run, zone, now=now):
         return f"{attempt}: {error}" if attempt else error
@@ -469,13 +469,13 @@ def why_words(run: Run, zone: str, *, now: datetime) -> str:
 
 
 def reopens_words(view: AccountView, *, now: datetime) -> str:
-    """Return when the next window opens: how far away, and exactly, in the account's zone."""
+    """Return the start of the next window, relative and in the account's zone."""
     zone = view.account.timezone
     return f"{from_now(view.window.until, now)}, {day_time(view.window.until, zone, now=now)} ({zone})"
 
 
 def forecast_words(view: AccountView) -> str:
-    """Return what the window is expected to end with, and from what that follows."""
+    """Return the forecast of the window and its basis."""
     found = view.forecast
     if found.amount is None:
         return "too early to say"
@@ -485,7 +485,7 @@ def forecast_words(view: AccountView) -> str:
 
 
 def over_words(view: AccountView) -> str:
-    """Return by how much an account is above its limit, and why; empty where it is not."""
+    """Return the amount above the limit and the reason; empty if there is none."""
     if not view.over:
         return ""
     over = say_amount(view.over, view.account.unit)
@@ -494,7 +494,7 @@ def over_words(view: AccountView) -> str:
 
 
 def other_remarks(view: AccountView) -> Iterator[str]:
-    """Yield who waits for an account, and whether the file still knows it."""
+    """Yield the runs that wait for an account, and a note if the file no longer declares it."""
     if view.waiting:
         count = len(view.waiting)
         more = f" and {count - WAITING_SHOWN:,}{'+' * (count == WAITING_COUNTED)} more" if count > WAITING_SHOWN else ""

@@ -29,7 +29,7 @@ SHARED_HINT = "set `store: postgresql://…` or ROTA_STORE to share one database
 
 
 class Presence(StrEnum):
-    """Whether a worker is there."""
+    """The presence of a worker."""
 
     ALIVE = "alive"
     DRAINING = "draining"
@@ -38,7 +38,7 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """A worker as it is now: its living processes, what it takes, and how many of its slots hold something."""
+    """The current state of a worker: its live processes, its pool filter, and its slots."""
 
     worker: Worker
     kinds: tuple[str, ...]
@@ -46,32 +46,32 @@ class WorkerState:
     slots: int | None
     taken: int
     since: datetime | None = None
-    """When the oldest of its living processes started."""
+    """The start of its oldest live process."""
     lease_until: datetime | None = None
     seen_at: datetime | None = None
-    """When one that is gone last gave a sign of life."""
+    """The last sign of life of a worker that is gone."""
     here: bool = False
     crashes: int = 0
-    """After how many crashes it was drained by itself."""
+    """The number of crashes after which it was drained automatically."""
     skew: timedelta | None = None
-    """By how much its clock is ahead of the server's, negative: behind, where it takes no part because of that."""
+    """The offset of its clock from the server's, if it is too large to take part; negative: behind."""
 
     @property
     def presence(self) -> Presence:
-        """Whether it is there."""
+        """Its presence."""
         if not self.kinds:
             return Presence.GONE
         return Presence.DRAINING if self.worker.draining else Presence.ALIVE
 
     @property
     def claims(self) -> bool:
-        """Whether it takes runs now."""
+        """Whether it claims runs now."""
         there = self.presence is Presence.ALIVE and self.skew is None
         return there and any(kind in WHO_CLAIMS for kind in self.kinds)
 
 
 def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
-    """Return all workers by name, as seen from a state folder; None: from nowhere."""
+    """Return all workers by name, as seen from a state folder, if any."""
     life = life_here(db, state or Path("/"))
     living = life.living(processes.open_processes(db))
     found = [one for one in processes.workers(db) if not one.forgotten]
@@ -98,18 +98,18 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
 
 
 def anybody_takes(found: Sequence[WorkerState], draws: Sequence[Draw]) -> bool:
-    """Tell whether a worker that is there may take a run that draws so."""
+    """Return whether a live worker accepts a run with these draws."""
     return any(one.claims and one.takes.fits(draws) for one in found)
 
 
 def slots_of_all(found: Sequence[WorkerState]) -> tuple[int, int]:
-    """Return how many slots the workers have that are there, and how many of them are taken."""
+    """Return the numbers of slots and of taken slots of the live workers."""
     there = [one for one in found if one.claims]
     return sum(one.slots or 0 for one in there), sum(one.taken for one in there)
 
 
 def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
-    """Yield which machines need somebody: nobody fires, or one is gone and left runs to its keepers."""
+    """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
     if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
         what = "no machine serves: what is due does not fire"
         yield Attention("workers", what, "rota serve", kind="workers", sign=what)
@@ -131,7 +131,7 @@ def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
 
 
 def all_drained(found: Sequence[WorkerState]) -> list[str]:
-    """Return the names of the workers that are there, if all of them are drained."""
+    """Return the names of the live workers, if all of them are drained."""
     there = [one for one in found if any(kind in WHO_CLAIMS for kind in one.kinds)]
     drained = [one.worker.called for one in there if one.worker.draining]
     return drained if len(drained) == len(there) else []
@@ -194,7 +194,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class RemoteWorker:
-    """A scheduler elsewhere; it is registered until it has not been heard of for `lost_after`."""
+    """A remote scheduler; it counts as registered until `lost_after` has passed since its last sign of life."""
 
     id: str
     name: str
@@ -203,12 +203,12 @@ class RemoteWorker:
     lost_after: timedelta
 
     def registered(self, now: datetime) -> bool:
-        """Tell whether it is there."""
+        """Return whether it is registered."""
         return now < self.seen_at + self.lost_after
 
 
 def register(store: Store, name: str, *, lost_after: timedelta = LOST_AFTER, now: datetime) -> RemoteWorker:
-    """Register a worker, or note that it is still there."""
+    """Register a worker, or renew its registration."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a worker's name", hint="use 1 to 100 letters, digits and . _ -")
     if not timedelta(seconds=1) <= lost_after <= LONGEST:
@@ -226,7 +226,7 @@ def _register(db: Database, *, name: str, lost_after: timedelta, now: datetime) 
 
 
 def forget(store: Store, name: str) -> None:
-    """Take a worker off the list."""
+    """Remove a worker."""
 
     def remove(db: Database) -> None:
         if not db.execute("remote_worker_forget", name=name):
@@ -236,7 +236,7 @@ def forget(store: Store, name: str) -> None:
 
 
 def remote_workers(db: Database) -> list[RemoteWorker]:
-    """Return the workers that ever registered and were not taken off the list, by name."""
+    """Return the registered and lost workers that were not removed, by name."""
     return [
         RemoteWorker(id_, name, from_ms(registered), from_ms(seen), timedelta(seconds=lost))
         for name, id_, registered, seen, lost in db.rows("remote_workers")
@@ -244,7 +244,7 @@ def remote_workers(db: Database) -> list[RemoteWorker]:
 
 
 def remote_json(one: RemoteWorker, *, now: datetime) -> dict[str, Any]:
-    """Return a worker elsewhere as JSON."""
+    """Return a remote worker as JSON."""
     return {
         "id": one.id,
         "name": one.name,

@@ -30,7 +30,7 @@ CODE_LASTS = timedelta(seconds=60)
 CODES_AT_ONCE = 100
 OWNER = "owner"
 RESERVED = frozenset({OWNER, "rota", "scheduler", "unknown", "user"})
-"""Names that rota itself gives to those who act: no token may have one."""
+"""Names that rota reserves for actors; no token may use one."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}", re.ASCII)
 _MADE = re.compile(r"rota_(read|run|admin|agent)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII)
 _SESSION = re.compile(
@@ -40,7 +40,7 @@ _SESSION = re.compile(
 
 
 class Scope(StrEnum):
-    """What a token allows: to look, to start and steer runs, all; or what an agent may: to look, and to start jobs."""
+    """The rights of a token: read, start and control runs, all; or for an agent: read, and start jobs."""
 
     READ = "read"
     RUN = "run"
@@ -58,14 +58,14 @@ GRANTS: dict[Scope, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name that the server gives to it, and what it may do."""
+    """An authenticated caller: its name and its scope."""
 
     name: str
     scope: Scope
     browser: bool = False
 
     def may(self, wanted: Scope) -> bool:
-        """Tell whether the caller may do what needs this scope."""
+        """Return whether the caller has this scope."""
         return wanted in GRANTS[self.scope]
 
 
@@ -75,7 +75,7 @@ def token_file(state: Path) -> Path:
 
 
 def make_token(state: Path) -> bool:
-    """Make the project's token, 256 random bits that only the owner can read; tell whether it is new."""
+    """Create the project's token, 256 random bits readable by the owner alone; return whether it is new."""
     path = token_file(state)
     with reachable(path):
         try:
@@ -105,7 +105,7 @@ def renew_token(state: Path) -> None:
 
 
 def read_token(state: Path) -> str:
-    """Return the project's token; one that is empty, short, or open to others is refused."""
+    """Return the project's token; refuse an empty, short or readable one."""
     path = token_file(state)
     hint = f"remove {path}: the next `rota serve` makes a new one"
     with reachable(path):
@@ -129,7 +129,7 @@ def derive_token(token: str, scope: Scope, name: str) -> str:
 
 
 def know_token(token: str, given: str) -> Caller | None:
-    """Return who a token belongs to, None for nobody; the time taken does not tell how much of it was right."""
+    """Return the caller of a token, or None; compare in constant time."""
     if hmac.compare_digest(_digest(given), _digest(token)):
         return Caller(OWNER, Scope.ADMIN)
     found = _MADE.fullmatch(given)
@@ -143,7 +143,7 @@ def know_token(token: str, given: str) -> Caller | None:
 
 
 def owner() -> Caller:
-    """Return whose project it is."""
+    """Return the owner of the project."""
     return Caller(OWNER, Scope.ADMIN)
 
 
@@ -155,7 +155,7 @@ def make_session(token: str, caller: Caller, *, now: datetime) -> str:
 
 
 def know_session(token: str, given: str, *, now: datetime, ended: Container[str] = ()) -> Caller | None:
-    """Return who a browser's cookie belongs to, None when it is wrong or over; `ended` are nonces of logouts."""
+    """Return the caller of a session cookie; None if it is invalid or expired. `ended` are nonces of logouts."""
     found = _SESSION.fullmatch(given)
     if found is None or found[2] in ended:
         return None
@@ -196,7 +196,7 @@ class Codes:
         return code
 
     def take(self, code: str, *, at: float) -> bool:
-        """Use a code up; tell whether it was good."""
+        """Consume a code; return whether it was valid."""
         until = self._made.pop(_digest(code), None)
         return until is not None and until > at
 
@@ -217,7 +217,7 @@ def login_address(state: Path) -> str:
 
 
 def ended_sessions(db: Database, *, now: datetime) -> dict[str, int]:
-    """Return the nonces of sessions that were logged out and whose cookies have not expired yet."""
+    """Return the nonces of logged-out sessions whose cookies have not expired."""
     row = db.row("meta_get", key=ENDED_KEY)
     found: dict[str, int] = json.loads(row[0]) if row else {}
     return {nonce: until for nonce, until in found.items() if until > to_ms(now)}
@@ -232,7 +232,7 @@ def end_session(db: Database, *, session: str, now: datetime) -> dict[str, int]:
 
 
 def project_token(state: Path) -> str:
-    """Return the project's token; it is made where there is none yet."""
+    """Return the project's token; create it if there is none."""
     make_state(state)
     make_token(state)
     return read_token(state)

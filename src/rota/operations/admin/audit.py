@@ -19,7 +19,7 @@ Also = Callable[[Database], None]
 
 @dataclass(frozen=True, slots=True)
 class AuditedAct:
-    """What somebody asks for: who, through which face, what, and of what. The server says so, never the caller."""
+    """An audited request: actor, interface, action and target. The server sets them, never the caller."""
 
     actor: str
     face: str
@@ -29,7 +29,7 @@ class AuditedAct:
 
 
 def person() -> str:
-    """Return who types a command, as the system names the user of this process."""
+    """Return the name of the user of this process."""
     import getpass
 
     try:
@@ -39,7 +39,7 @@ def person() -> str:
 
 
 class AuditedStore:
-    """A store whose first change is noted, with whatever else is to be stored with it; who reads costs nothing."""
+    """A store that adds an audit entry to its first change; reads add nothing."""
 
     def __init__(
         self, store: Store, deed: AuditedAct | Callable[[], AuditedAct], clock: Clock, *, also: Also | None = None
@@ -55,7 +55,7 @@ class AuditedStore:
         return self._store.read(operation)
 
     def write(self, operation: Operation[T]) -> T:
-        """Run `operation` in a transaction; the first one also notes who asked for it."""
+        """Run `operation` in a transaction; the first one also writes the audit entry."""
         if self._noted:
             return self._store.write(operation)
         result = self._store.write(partial(self._with_note, operation))
@@ -93,7 +93,7 @@ class AuditedStore:
 def read_trail(
     store: Store, *, limit: int, before: int | None = None, since: datetime | None = None, actor: str | None = None
 ) -> list[audit.AuditEntry]:
-    """Return what was done, newest first."""
+    """Return the audit entries, newest first."""
     return store.read(partial(audit.entries, limit=limit, before=before, since=since, actor=actor))
 
 
@@ -125,12 +125,12 @@ class IdempotencyKey:
         self.digest = digest
 
     def find(self) -> IdempotentRequest | None:
-        """Return what is known of the first request under this key, None for nothing."""
+        """Return the record of the first request with this key, or None."""
         now = self._clock.now()
         return self._store.read(lambda db: audit.find_key(db, caller=self._caller, key=self._key, now=now))
 
     def claim(self, db: Database) -> bool:
-        """Take the key in the transaction of the effects; tell whether it was free."""
+        """Store the key in the transaction of the effects; return whether it was free."""
         return audit.claim_key(db, caller=self._caller, key=self._key, digest=self.digest, now=self._clock.now())
 
     def answer(self, status: int, body: str) -> None:

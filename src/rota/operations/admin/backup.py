@@ -44,14 +44,13 @@ from rota.store.tables import jobs, run_queries
 FORMAT = 1
 MANIFEST = "manifest.json"
 PARTS = "parts"
-CHUNK = 1 << 20
-# A run's folder also holds what it was started with: params and environment, secrets among them.
-KEPT = re.compile(r"(output\.\d+|outcome\.json|result\.json)")
+# A run's folder also holds its params and environment, which include secrets.
+BACKED_UP = re.compile(r"(output\.\d+|outcome\.json|result\.json)")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive holds, and where and when it was made."""
+    """The content and the origin of an archive."""
 
     format: int
     rota: str
@@ -74,7 +73,7 @@ class BackedUp:
 
 
 def back_up(place: ProjectPaths, target: Path, *, clock: Clock, with_output: bool) -> BackedUp:
-    """Write a consistent copy of a project to `target`, whole or not at all; a scheduler may go on meanwhile."""
+    """Write a consistent copy of a project to `target`, completely or not at all; a scheduler may keep running."""
     if place.shared:
         raise StoreShared(shown(place.store), "rota does not copy itself", tool="pg_dump")
     if target.exists():
@@ -107,11 +106,8 @@ def back_up(place: ProjectPaths, target: Path, *, clock: Clock, with_output: boo
 
 def digest_of(path: Path) -> str:
     """Return the checksum of a file."""
-    found = hashlib.sha256()
     with path.open("rb") as file:
-        while data := file.read(CHUNK):
-            found.update(data)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write(part: Path, place: ProjectPaths, copy: Path, *, manifest: Manifest, compress: bool) -> int:
@@ -123,8 +119,11 @@ def _write(part: Path, place: ProjectPaths, copy: Path, *, manifest: Manifest, c
             _add_bytes(archive, f"{PARTS}/{piece.file}", piece.path.read_bytes())
         archive.add(copy, DATABASE, filter=_plain)
         outputs = 0
-        for path in _outputs(place.state) if manifest.output else ():
-            outputs += _add_output(archive, path, place.state)
+        for folder, _, names in os.walk(place.state / RUNS) if manifest.output else ():
+            for name in sorted(names):
+                outputs += BACKED_UP.fullmatch(name) is not None and _add_output(
+                    archive, Path(folder, name), place.state
+                )
     return outputs
 
 
@@ -139,39 +138,34 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _outputs(state: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(state / RUNS):
-        yield from (Path(folder, name) for name in sorted(names) if KEPT.fullmatch(name))
-
-
-def _add_output(archive: tarfile.TarFile, path: Path, state: Path) -> int:
-    """Add a file that a run may still be writing, or prune may take away."""
+def _add_output(archive: tarfile.TarFile, path: Path, state: Path) -> bool:
+    """Add a file that a run may still write; return False if prune has deleted it."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return 0
+        return False
     _add_bytes(archive, path.relative_to(state).as_posix(), data)
-    return 1
+    return True
 
 
-OUTPUT = re.compile(rf"runs/[0-9]{{8}}/[0-9a-f-]{{36}}/(?:[\w-]{{1,64}}/){{0,2}}{KEPT.pattern}", re.ASCII)
+OUTPUT = re.compile(rf"runs/[0-9]{{8}}/[0-9a-f-]{{36}}/(?:[\w-]{{1,64}}/){{0,2}}{BACKED_UP.pattern}", re.ASCII)
 LARGEST_TEXT = 10_000_000
-"""How large the manifest, a file of the project or a file of an output may be; the database is bounded by the whole."""
+"""The maximum size of the manifest, of a project file or of an output file, in bytes."""
 LARGEST_READ = 4 << 20
-"""How much of an archive is read at once: a header that claims more is none of ours."""
+"""The maximum size of one read; rota writes no header that needs more."""
 SMALL, RATIO = 100_000_000, 100
-"""An archive may unpack to so many bytes, and so many times its own size more: ten times what databases compress to."""
+"""An archive may unpack to `SMALL` bytes plus `RATIO` times its size, ten times the usual ratio of a database."""
 GZIP = b"\x1f\x8b"
 LONGEST_NAME, DEEPEST_NAME = 500, 16
 PROTECTED = (".git", STATE_NAME)
-"""Folders that hold no part of a project."""
+"""Folders without parts of a project."""
 STAYS = ("serve.lock", "tick.lock", ".gitignore", "secrets.env", "schema.json", "backups")
 QUEUE_COUNTED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was put in place: where from, how old, and what passed since."""
+    """The result of a restore: the origin, the age, and the instants since."""
 
     state: Path
     manifest: Manifest
@@ -184,9 +178,8 @@ class Restored:
 
 
 def find_target(archive: Path, directory: str | None, environ: Mapping[str, str], cwd: Path) -> ProjectPaths:
-    """Return where a backup goes: the folder that is named, or this one; it need not hold a project yet."""
-    given = directory or environ.get("ROTA_DIR")
-    folder = (cwd / Path(given).expanduser()).absolute() if given else cwd.absolute()
+    """Return the target of a restore: the named folder, or this one; it may have no project yet."""
+    folder = (cwd / Path(directory or environ.get("ROTA_DIR") or ".").expanduser()).absolute()
     if (folder / FILE_NAME).is_file():
         return locate(str(folder), environ, cwd)
     written = environ.get("ROTA_STATE") or _state_named(archive)
@@ -194,7 +187,7 @@ def find_target(archive: Path, directory: str | None, environ: Mapping[str, str]
 
 
 def _state_named(archive: Path) -> str | None:
-    """Return the `state:` of the file in a backup: where every later command will look."""
+    """Return the `state:` of the file in a backup, which later commands will use."""
     with _opened(archive) as opened, tempfile.TemporaryDirectory(prefix="rota-") as temporary:
         for member in opened:
             _extract(opened, member, Path(temporary), only=FILE_NAME)
@@ -207,7 +200,7 @@ def _state_named(archive: Path) -> str | None:
 def restore(
     archive: Path, place: ProjectPaths, *, clock: Clock, force: bool = False, dry_run: bool = False
 ) -> Restored:
-    """Check a backup and put it in place, everything in it paused; an older state is moved aside by `force` alone."""
+    """Check a backup and restore it with everything paused; only `force` moves an older state aside."""
     if place.shared:
         raise StoreShared(shown(place.store), "no backup of SQLite goes into", tool="pg_restore for a dump of it")
     taken = any((place.state / f"{DATABASE}{suffix}").exists() for suffix in ("", "-wal", "-shm"))
@@ -229,7 +222,7 @@ def restore(
 
 
 def _refuse_ticks(state: Path) -> None:
-    """Refuse to take the state away from ticks that still use it (R-24); no new one begins while we hold the lock."""
+    """Refuse to replace a state that ticks still use; no new tick starts while we hold the lock."""
     turn = take(state / TICK_LOCK)
     if turn is not None:
         turn.release()
@@ -256,7 +249,7 @@ def _restored(
 
 @contextlib.contextmanager
 def _staging(state: Path, *, dry_run: bool) -> Iterator[Path]:
-    """Yield a folder on the disk of the state, so that what is checked there is only renamed afterwards."""
+    """Yield a folder on the disk of the state, so that a checked file only needs a rename."""
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="rota-") as temporary:
             yield Path(temporary)
@@ -281,7 +274,7 @@ def _unpack(archive: Path, staging: Path) -> Manifest:
 
 
 class _Bounded:
-    """The content of an archive, read forward up to a limit: a few kilobytes may unpack to a full disk."""
+    """The content of an archive, read up to a limit: a few kilobytes may unpack to a full disk."""
 
     def __init__(self, content: IO[bytes], limit: int) -> None:
         self._content = content
@@ -296,7 +289,7 @@ class _Bounded:
         return data
 
     def seek(self, position: int) -> int:
-        """Go to a position."""
+        """Set the position."""
         self._check(position)
         return self._content.seek(position)
 
@@ -311,7 +304,7 @@ class _Bounded:
 
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive; what is wrong with it is told as that, a full disk below as what it is."""
+    """Open an archive; raise BackupUnusable for a broken archive, but report a full disk as such."""
     try:
         with archive.open("rb") as file, contextlib.ExitStack() as stack:
             limit = SMALL + RATIO * file.seek(0, os.SEEK_END)
@@ -330,7 +323,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path, *, only: str = "") -> None:
-    """Write one member, or check it: only names that a backup has, only plain files, closed to others."""
+    """Check one member and write it: only names of a backup, only plain files, with mode 0600."""
     if not member.isreg() or not _is_name(member.name):
         raise tarfile.TarError(f"it holds {member.name[:100]!r}, which no backup of rota has")
     if member.size > LARGEST_TEXT and member.name != DATABASE:
@@ -346,7 +339,7 @@ def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path, *,
 
 
 def _is_name(name: str) -> bool:
-    """Tell whether a backup may have a file of this name; which parts it may have, its own rota.yaml says."""
+    """Return whether a backup may have a file of this name; `_check_parts` checks parts against its rota.yaml."""
     if name in (MANIFEST, DATABASE, FILE_NAME) or OUTPUT.fullmatch(name):
         return True
     first, *steps = name.split("/")
@@ -355,27 +348,24 @@ def _is_name(name: str) -> bool:
 
 
 def _check_parts(archive: Path, staging: Path, manifest: Manifest) -> None:
-    """Refuse files that the rota.yaml of the backup does not include, or that hold more than jobs, groups and pools."""
+    """Refuse files that the backup's rota.yaml does not include, or with other sections than jobs, groups and pools."""
     project = PurePosixPath(str(manifest.project))
     patterns = [posixpath.normpath(project / pattern) for pattern in written_patterns(staging / FILE_NAME)]
     for path in (path for path in (staging / PARTS).rglob("*") if path.is_file()):
         name = path.relative_to(staging / PARTS)
         included = any(_matches(project / name, pattern) for pattern in patterns)
-        if not included or any(step.casefold() in PROTECTED for step in name.parts) or not _is_part(path):
+        sections = {""}
+        with contextlib.suppress(FileProblems):
+            sections = set(load(path).data)
+        protected = any(step.casefold() in PROTECTED for step in name.parts)
+        if not included or protected or not sections <= set(PART_SECTIONS):
             raise BackupUnusable(str(archive), f"{PARTS}/{name} in it is no part of its {FILE_NAME}")
 
 
 def _matches(path: PurePosixPath, pattern: str) -> bool:
-    """Tell whether a pattern names a file; where `~` was is not known here, so its end counts."""
+    """Return whether a pattern names a file; the place of `~` is unknown here, so only the rest must match."""
     _, tilde, below = pattern.partition("/~/")
     return path.match(below if tilde else pattern)
-
-
-def _is_part(path: Path) -> bool:
-    try:
-        return set(load(path).data) <= set(PART_SECTIONS)
-    except FileProblems:
-        return False
 
 
 def _read_manifest(archive: Path, staging: Path) -> Manifest:
@@ -395,7 +385,7 @@ def _read_manifest(archive: Path, staging: Path) -> Manifest:
 
 
 def _prepare(staging: Path, manifest: Manifest, *, place: ProjectPaths, now: datetime) -> _RestoreNote:
-    """Check the copy, pause everything in it and count what passed since it was made."""
+    """Check the copy, pause everything in it and count the instants since."""
     path = staging / DATABASE
     require_whole(path)
     made_at = datetime.fromisoformat(manifest.made_at)
@@ -422,7 +412,7 @@ def _count(db: Database, *, place: ProjectPaths, staging: Path, now: datetime) -
 
 
 def _move_aside(state: Path, staging: Path, *, now: datetime) -> Path:
-    """Move an older state into a folder of its own; nothing of it is deleted."""
+    """Move an older state into its own folder; nothing is deleted."""
     aside = state / f"replaced-{now:%Y%m%dT%H%M%S}"
     with reachable(aside):
         aside.mkdir(mode=0o700)
@@ -434,28 +424,19 @@ def _move_aside(state: Path, staging: Path, *, now: datetime) -> Path:
 
 
 def _put_in_place(staging: Path, place: ProjectPaths) -> None:
-    """Rename what was checked into place, the database last: before that there is nothing to serve."""
+    """Rename the checked files into place, the database last: without it no scheduler starts."""
     with reachable(place.state):
         for name in ("runs", DATABASE):
             if (staging / name).exists():
-                _clear(place.state / name)
+                if (place.state / name).is_dir():
+                    (place.state / name).rename(place.state / f"{name}.replaced")
                 (staging / name).rename(place.state / name)
         sync(place.state)
-        if not (place.folder / FILE_NAME).exists():
-            shutil.copyfile(staging / FILE_NAME, place.folder / FILE_NAME)
-            _put_parts(staging / PARTS, place.folder)
-
-
-def _put_parts(parts: Path, folder: Path) -> None:
-    """Put the files beside rota.yaml that it was split into; one that is there already stays."""
-    for part in sorted(path for path in parts.rglob("*") if path.is_file()):
-        target = folder / part.relative_to(parts)
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(part, target)
-
-
-def _clear(path: Path) -> None:
-    """Make way for a folder of outputs; the database's name is free, or the restore was refused."""
-    if path.is_dir():
-        path.rename(path.with_name(f"{path.name}.replaced"))
+        if (place.folder / FILE_NAME).exists():
+            return
+        shutil.copyfile(staging / FILE_NAME, place.folder / FILE_NAME)
+        for part in sorted(path for path in (staging / PARTS).rglob("*") if path.is_file()):
+            target = place.folder / part.relative_to(staging / PARTS)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(part, target)

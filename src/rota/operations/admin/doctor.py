@@ -57,27 +57,26 @@ from rota.text.jobs import remedy_of
 NAMES_SHOWN = 3
 FIRES = frozenset({"serve", "guest"})
 UNTOLD = timedelta(days=7)
-"""For how long a work source that could not be told is a finding."""
+"""The period in which a failed report to a work source is a finding."""
 
 
 def examine(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
-    """Return what was found, by topic; without a project only the machine is looked at."""
+    """Return the findings by topic; without a project only those of the machine."""
     with ThreadPoolExecutor(1) as aside:
         agents = aside.submit(_agents, place, environ, clock=clock)
-        found = [*_machine(), *(_project(place, environ, clock=clock) if place else _no_project(clock))]
-        found += agents.result()
-    return found
+        findings = list(_machine())
+        if place is not None:
+            findings += _project(place, environ, clock=clock)
+        else:
+            text = "no project here, so only the machine was looked at"
+            findings += [judge_clock(clock.now(), None), Finding("project", Severity.NOTE, text, "rota init, or --dir")]
+        return [*findings, *agents.result()]
 
 
 def _machine() -> Iterator[Finding]:
     yield judge_sqlite(apsw.sqlite_lib_version())
     yield Finding("apsw", Severity.OK, f"apsw {apsw.apsw_version()}")
     yield Finding("time zones", Severity.OK, f"tzdata {tzdata_version()}")
-
-
-def _no_project(clock: Clock) -> Iterator[Finding]:
-    yield judge_clock(clock.now(), None)
-    yield Finding("project", Severity.NOTE, "no project here, so only the machine was looked at", "rota init, or --dir")
 
 
 def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -> Iterator[Finding]:
@@ -91,16 +90,13 @@ def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -
     yield from _paths(specs, beat, environ)
     yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
     yield from _scheduler(place, beat)
-    yield from _database(place, beat, clock=clock)
+    yield from _server(place, beat, clock=clock) if place.shared else _file(place, clock=clock)
 
 
 def _soft_limit(name: str) -> int | None:
     number = getattr(resource, name, None)
     limit = resource.getrlimit(number)[0] if number is not None else resource.RLIM_INFINITY
     return None if limit == resource.RLIM_INFINITY else limit
-
-
-# the state folder
 
 
 def _folder(state: Path) -> Iterator[Finding]:
@@ -113,7 +109,7 @@ def _folder(state: Path) -> Iterator[Finding]:
 
 
 def file_system(path: Path) -> str:
-    """Return the kind of file system that holds a path, empty when it cannot be told."""
+    """Return the type of a path's file system; empty if it is unknown."""
     real = path.resolve()
     mounts = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else ""
@@ -127,9 +123,6 @@ def _permissions(path: Path, *, needed: bool) -> Iterator[Finding]:
             "permissions", Severity.WARNING, text, "use rota as its owner: it makes files of its own beside it"
         )
     yield judge_mode(path, found.st_mode, needed=needed)
-
-
-# the file and its commands
 
 
 def _configuration(
@@ -150,7 +143,7 @@ def _configuration(
 
 
 def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Look each command up on the PATH that its runs get: the scheduler's, where one runs."""
+    """Search each command on the PATH of its runs: the PATH of a running scheduler, else of this shell."""
     own, served = environ.get("PATH", os.defpath), _environ_of(beat.pid).get("PATH")
     path = own if served is None else served
     programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
@@ -170,9 +163,9 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
 
 
 def _programs(spec: JobSpec) -> list[str]:
-    """Return the programs that a job names itself: its command's, and that of the step after its agent."""
+    """Return the programs of a job: its command's, and that of the step after its agent."""
     after = spec.work.agent.after if spec.work.agent else None
-    # One with a path of its own may lie in the workspace of a run, or be made there.
+    # A program with a path may be in the workspace of a run, or created there.
     step = [word for word in after.command[:1] if "/" not in word] if after else []
     return [*spec.work.command[:1], *step]
 
@@ -188,7 +181,7 @@ def _found(spec: JobSpec, program: str, path: str) -> bool:
 def _secrets(
     declared: Declared | None, place: ProjectPaths, beat: Heartbeat, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Look for each secret where runs get it from: the scheduler's environment, where one runs."""
+    """Search each secret in the environment of a running scheduler, else of this shell."""
     if declared is None:
         return
     served = _environ_of(beat.pid)
@@ -203,14 +196,11 @@ def _secrets(
 
 
 def _environ_of(pid: int | None) -> Mapping[str, str]:
-    """Return the environment of a running scheduler, an empty one when there is none or it may not be seen."""
+    """Return the environment of a running scheduler; empty if there is none or it is not readable."""
     try:
         return psutil.Process(pid).environ() if pid is not None else {}
     except psutil.Error:
         return {}
-
-
-# the scheduler and its database
 
 
 def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
@@ -234,7 +224,8 @@ def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
     for key in ("storage_problem", "damage", "file_problem"):
         if beat.answer.get(key):
             yield Finding("scheduler", Severity.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
-    left = [name for name in _locks(place.state) if not process_lock_held(place.state, name)]
+    locks = sorted(os.listdir(place.state / LOCKS)) if (place.state / LOCKS).is_dir() else []
+    left = [name for name in locks if not process_lock_held(place.state, name)]
     if left:
         text = (
             "1 lock file of a process that is gone"
@@ -244,17 +235,8 @@ def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
         yield Finding("locks", Severity.NOTE, text, "nothing to do: the next `rota serve` removes them")
 
 
-def _locks(state: Path) -> list[str]:
-    folder = state / LOCKS
-    return sorted(os.listdir(folder)) if folder.is_dir() else []
-
-
-def _database(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
-    yield from _server(place, beat, clock=clock) if place.shared else _file(place, clock=clock)
-
-
 def _server(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
-    """Look at the server of a shared database, then at what is stored there."""
+    """Check the server of a shared database, then its content."""
     try:
         yield from judge_server(look_at(place, clock))
         if not is_applied(place, clock):
@@ -327,7 +309,7 @@ def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
 
 
 def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
-    """Tell which work sources were not told how runs ended: there the items still look as if they were worked on."""
+    """Yield the work sources with failed reports: there the items still look unfinished."""
     return [
         Finding(
             "work sources",
@@ -380,11 +362,11 @@ def _configured(place: ProjectPaths | None, environ: Mapping[str, str], *, clock
     try:
         return look_at_agents(place, None, environ, now=clock.now()).agents
     except RotaError:
-        return ()  # told as a problem of the file
+        return ()  # reported as a problem of the file
 
 
 def _used(view: AgentView) -> Finding:
-    """Judge an agent of this project: one that cannot work is a problem where an enabled job asks it."""
+    """Judge an agent of this project: a broken agent is a problem if an enabled job uses it."""
     name, found = view.known.name, view.found
     program = found.name if view.known.adapter == name else f"{name} ({view.known.adapter})"
     finding = _agent(replace(found, name=program))

@@ -1,4 +1,4 @@
-"""Moving everything between SQLite and PostgreSQL: copied in batches, to be gone on with, compared, and verified."""
+"""Moves between SQLite and PostgreSQL: copied in batches, resumable, compared and verified."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -35,9 +35,9 @@ RESTART_HINT = "begin anew with --restart: what was copied so far is dropped, th
 
 @dataclass(frozen=True, slots=True)
 class MigrationEnd:
-    """One end as it was named: an address of PostgreSQL, or a state folder with SQLite's file.
+    """One end of a move: an address of PostgreSQL, or a state folder with SQLite's file.
 
-    `state` is also where the secrets of an address are looked for.
+    `state` is also the folder of the secrets of an address.
     """
 
     state: Path
@@ -50,29 +50,29 @@ class MigrationEnd:
 
     @property
     def place(self) -> str:
-        """Where it is, as it may be shown."""
+        """Its place, without a password."""
         return shown(self.address) if self.shared else str(self.state / DATABASE)
 
     @property
     def written(self) -> str:
-        """What `store:` says for it: never a password that was written out."""
+        """The value of `store:` for it, without a literal password."""
         return shown(self.address) if has_password(self.address) else self.address
 
 
 class Doing(StrEnum):
-    """What is done with a table."""
+    """The step of a table."""
 
     COPIES = "copies"
     COMPARES = "compares"
 
 
 Telling = Callable[[Doing, str, int, int], None]
-"""Told of every batch: what is done, the table, how many of its rows are done, how many there are."""
+"""Called for every batch with the step, the table, the number of done rows, and of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableMoved:
-    """A table that is the same on both sides."""
+    """A table that is equal on both sides."""
 
     name: str
     rows: int
@@ -81,7 +81,7 @@ class TableMoved:
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """A finished move. `resumed`: it went on with an earlier one; `replaced`: rows with NUL characters in texts."""
+    """A finished move. `resumed`: it continued an earlier one; `replaced`: rows with NUL characters in texts."""
 
     source: MigrationEnd
     target: MigrationEnd
@@ -92,12 +92,12 @@ class MigrationResult:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(table.rows for table in self.tables)
 
 
 def read_spot(text: str, *, cwd: Path, state: Path | None, environ: Mapping[str, str]) -> MigrationEnd:
-    """Return the end that a person named; `sqlite` alone is the state folder of this project."""
+    """Return the end that a text names; `sqlite` alone is the state folder of this project."""
     if is_postgres(text):
         return MigrationEnd(state or cwd, text)
     if text == SQLITE and state is not None:
@@ -112,7 +112,7 @@ def read_spot(text: str, *, cwd: Path, state: Path | None, environ: Mapping[str,
 
 
 def preview(source: MigrationEnd, target: MigrationEnd, *, clock: Clock) -> dict[str, int]:
-    """Check what can be checked without changing anything; return how many rows each table has."""
+    """Check both ends without changing them; return the number of rows of each table."""
     _refuse_same(source, target)
     with _locked(source), _open_end(source, clock) as origin:
         _check_source(origin)
@@ -127,7 +127,7 @@ def move(
 ) -> MigrationResult:
     """Copy everything from one database to another, compare both, and mark the source as moved.
 
-    An interrupted move goes on where it was; `restart` drops what that one copied. Nobody writes the source meanwhile.
+    An interrupted move is resumed; `restart` drops its copy instead. The source is locked against writes.
     """
     _refuse_same(source, target)
     with _locked(source), _open_end(source, clock) as origin:
@@ -156,7 +156,7 @@ class _Filled:
 def _fill(
     source: MigrationEnd, target: MigrationEnd, origin: CopyEnd, *, clock: Clock, tell: Telling, restart: bool
 ) -> _Filled:
-    """Make the target, or go on with it; copy, compare and finish it."""
+    """Create or resume the target; copy, compare and finish it."""
     _make(target, clock)
     with _locked(target), _open_end(target, clock, target=True) as copy:
         counts = origin.counts()
@@ -175,7 +175,7 @@ def _fill(
 
 
 def _copy(origin: CopyEnd, copy: CopyEnd, table: Table, *, total: int, tell: Telling) -> int:
-    """Copy a table from where it was left, a batch and its place in one transaction; return how many rows changed."""
+    """Copy a table from its last position, each batch with its position in one transaction; return the changed rows."""
     position = copy.positions().get(table.name)
     done, replaced = position.rows if position else 0, 0
     places = [table.columns.index(column) for column in table.key]
@@ -196,9 +196,13 @@ def _copy(origin: CopyEnd, copy: CopyEnd, table: Table, *, total: int, tell: Tel
 def _compare(origin: CopyEnd, copy: CopyEnd, *, counts: Mapping[str, int], tell: Telling) -> Iterator[TableMoved]:
     """Read every table on both sides and compare the checksums."""
     for table in tables():
-        tell_half = partial(_tell_half, tell, table.name, total=counts[table.name])
-        first = _told(origin, copy, table, partial(tell_half, before=0))
-        second = _told(copy, copy, table, partial(tell_half, before=counts[table.name]))
+        total = counts[table.name]
+
+        def report(done: int, *, name: str = table.name, before: int = 0, total: int = total) -> None:
+            tell(Doing.COMPARES, name, (before + done) // 2, total)
+
+        first = _told(origin, copy, table, report)
+        second = _told(copy, copy, table, partial(report, before=total))
         if first != second:
             raise MoveDiffers(
                 f"the table {table.name} differs: {counted(first.rows, 'row')} in {origin.place}, "
@@ -208,12 +212,8 @@ def _compare(origin: CopyEnd, copy: CopyEnd, *, counts: Mapping[str, int], tell:
         yield second
 
 
-def _tell_half(tell: Telling, name: str, done: int, *, before: int, total: int) -> None:
-    tell(Doing.COMPARES, name, (before + done) // 2, total)
-
-
 def _told(end: CopyEnd, copy: CopyEnd, table: Table, tell: Callable[[int], None] = lambda _: None) -> TableMoved:
-    """Return what a table of one side is, as the other side can have it."""
+    """Return the digest of a table of one side, with texts that the other side can store."""
     found = (0, "")
     for found in end.digest(table, clean=not copy.takes_nul):
         tell(found[0])
@@ -221,7 +221,7 @@ def _told(end: CopyEnd, copy: CopyEnd, table: Table, tell: Callable[[int], None]
 
 
 def _settle(source: MigrationEnd, target: MigrationEnd, clock: Clock) -> AuditReport:
-    """Close what processes left open that died before the move, keep the folder's worker, and audit the target."""
+    """Close the processes that died before the move, keep the folder's worker, and audit the target."""
     store = open_state(target.state, clock, create=False, store=target.address)
     try:
         store.write(partial(_end_processes, clock=clock))
@@ -328,7 +328,7 @@ def _check_source(origin: CopyEnd) -> None:
 
 
 def _check_schema(end: CopyEnd) -> None:
-    """Refuse a database whose schema is not that of this rota: no move is an upgrade."""
+    """Refuse a database with another schema version: a move is no upgrade."""
     wanted = load_migrations("postgres" if not end.takes_nul else "sqlite")
     applied = end.schema()
     check_applied(applied, wanted, end.place)

@@ -1,4 +1,4 @@
-"""The secrets that jobs and targets name: where each comes from; storing and removing one. No value is shown (R-27)."""
+"""The secrets of jobs and targets: list, store and remove them. No value is shown."""
 
 import os
 import re
@@ -38,7 +38,7 @@ class SecretSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SecretView:
-    """A secret by its name: where it is found, and the jobs and the targets of `notify` that name it."""
+    """A secret: its name, its source, and the jobs and `notify` targets that use it."""
 
     name: str
     source: SecretSource
@@ -51,7 +51,7 @@ class SecretView:
 def look_at_secrets(
     store: Store | None, state: Path, environ: Mapping[str, str], *, address: str = ""
 ) -> list[SecretView]:
-    """Return the secrets that stored jobs, targets and the store's address name, and those that nobody names."""
+    """Return the secrets of stored jobs, targets and the store's address, and unused ones."""
     jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
     targets = _named(store.read(notifications.targets).items()) if store is not None else {}
     stored = _stored(state)
@@ -70,17 +70,19 @@ def look_at_secrets(
 def missing_secrets(
     specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return the secrets that these jobs and targets name and that are found nowhere, each with who names it."""
+    """Return the missing secrets of these jobs and targets, each with its users."""
     stored = _stored(state)
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
     named = _named([*((spec.name, spec) for spec in specs), *of_file])
-    return {name: who for name, who in sorted(named.items()) if _source(name, stored, environ) is SecretSource.MISSING}
+    return {
+        name: users for name, users in sorted(named.items()) if _source(name, stored, environ) is SecretSource.MISSING
+    }
 
 
 def notes_on_targets(
     specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return who cannot be told, as a secret of the target is found nowhere; such as a chat without a bot's token."""
+    """Return notes on targets whose secret is missing, such as a chat without a bot's token."""
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
     named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.notify_own)])
     try:
@@ -88,20 +90,20 @@ def notes_on_targets(
     except RotaError:
         return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
     return tuple(
-        f"{who}: no notification is sent as long as there is no secret {name}; `rota secrets set {name}` stores it, "
+        f"{user}: no notification is sent as long as there is no secret {name}; `rota secrets set {name}` stores it, "
         "unless the scheduler's own environment has it"
         for name, namers in sorted(named.items())
         if _source(name, stored, environ) is SecretSource.MISSING
-        for who in dict.fromkeys(namers)
+        for user in dict.fromkeys(namers)
     )
 
 
 def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
-    """Return who names each secret."""
+    """Return the users of each secret."""
     named: dict[str, list[str]] = {}
-    for who, definition in definitions:
+    for user, definition in definitions:
         for name in sorted(set(_names(encode(definition)))):
-            named.setdefault(name, []).append(who)
+            named.setdefault(name, []).append(user)
     return named
 
 
@@ -135,7 +137,7 @@ def _stored(state: Path) -> Mapping[str, str]:
 
 
 def store_secret(state: Path, name: str, value: str) -> bool:
-    """Write a secret into secrets.env, which only its owner can read; tell whether it was there before."""
+    """Write a secret into secrets.env, readable by its owner alone; return whether it existed."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a secret's name", hint="use letters, digits and _, no digit first")
     if not value or "\0" in value or len(value) > LONGEST:

@@ -17,17 +17,17 @@ from rota.model.errors import InvalidValue, ServiceUnavailable
 MARGIN = timedelta(seconds=30)
 RESTART_AFTER = 5
 NOT_RESTARTED = (73, 78)
-"""Exit codes after which a new start would end the same way: somebody else serves, a database that cannot be used."""
+"""Exit codes that a restart would repeat: another scheduler runs, or the database is unusable."""
 TICK_TIMEOUT = 300
-"""Seconds after which a tick whose look does not end is given up."""
+"""The timeout of a tick in seconds."""
 TICK_THROTTLE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """What a service of one project is made of; `user` is set for a system service that is not root's.
+    """The parameters of a project's service; `user` is set for a system service of another user than root.
 
-    `every`: how far apart ticks come (R-24); None: a scheduler that stays.
+    `every` is the interval of ticks; None for a resident scheduler.
     """
 
     program: tuple[str, ...]
@@ -40,11 +40,11 @@ class ServiceFacts:
     every: timedelta | None = None
     agent_shutdown_grace: timedelta = timedelta()
     store: str = ""
-    """The store where the environment names it; one that the file names need not be told."""
+    """The store of the environment; a store in the file needs no entry."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the service's environment has of this shell's."""
+        """The variables that the service takes from this shell."""
         found = {"PATH": self.search_path, "ROTA_TRUST": str(self.folder)}
         if self.state != self.folder / ".rota":
             found["ROTA_STATE"] = str(self.state)
@@ -54,25 +54,25 @@ class ServiceFacts:
 
     @property
     def name(self) -> str:
-        """The service's name: the project's folder, and a hash of its path so that two of them differ."""
+        """The service's name: the project's folder, and a hash of its path."""
         word = re.sub(r"[^A-Za-z0-9_-]+", "-", self.folder.name).strip("-") or "project"
         kind = "-tick" if self.every is not None else ""
         return f"rota-{word[:40]}-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:6]}{kind}"
 
     @property
     def start(self) -> list[str]:
-        """What the manager starts. A tick must not keep the next one from coming, so it leaves what runs behind it."""
+        """The command of the service. A tick detaches from its runs, so that the next tick can start."""
         action = ["serve"] if self.every is None else ["tick", "--detach", "--quiet"]
         return [*self.program, "--dir", str(self.folder), *action]
 
     @property
     def stop_timeout(self) -> int:
-        """Seconds within which a stop must be over: functions and agents may use the whole of their graces (R-23)."""
+        """The timeout of a stop in seconds: the graces of functions and agents, and a margin."""
         return int((max(self.shutdown_grace, self.agent_shutdown_grace) + MARGIN).total_seconds())
 
 
 def systemd_unit(facts: ServiceFacts) -> str:
-    """Return the unit of a project: stopping it detaches, so a restart interrupts no command (R-23)."""
+    """Return the unit of a project: a stop detaches, so a restart interrupts no command."""
     stop = [*facts.program, "--dir", str(facts.folder), "stop", "--detach"]
     lines = [
         *_systemd_head(facts, "scheduler", kind="exec"),
@@ -91,7 +91,7 @@ def systemd_unit(facts: ServiceFacts) -> str:
 
 
 def systemd_tick_unit(facts: ServiceFacts) -> str:
-    """Return the unit of one tick; what it leaves running is not ended with it (R-23, R-24)."""
+    """Return the unit of one tick; its runs outlive it."""
     lines = [
         *_systemd_head(facts, "tick", kind="oneshot"),
         "# What runs goes on under a tick in the background, and the timer goes on too.",
@@ -136,7 +136,7 @@ def _systemd_head(facts: ServiceFacts, what: str, *, kind: str) -> list[str]:
 
 
 def launchd_plist(facts: ServiceFacts) -> str:
-    """Return the property list of a project; keepers are left alone when the scheduler ends (R-23)."""
+    """Return the property list of a project; keepers outlive the scheduler."""
     output = str(facts.state / "service.log")
     content = {
         "Label": facts.name,
@@ -190,7 +190,7 @@ PATIENCE = 180.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """How a service stands, as its manager tells it."""
+    """The state of a service, as reported by its manager."""
 
     installed: bool
     active: bool
@@ -199,7 +199,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One project's service under one manager; `root` lets a test use another file system."""
+    """A project's service under one manager; tests set `root` to another folder."""
 
     facts: ServiceFacts
     manager: str
@@ -208,7 +208,7 @@ class Service:
 
     @property
     def text(self) -> str:
-        """What the manager is given; of more than one file each begins with its name."""
+        """The files of the service as text; several files each begin with their name."""
         texts = self.texts
         if len(texts) == 1:
             return texts[self.file]
@@ -216,7 +216,7 @@ class Service:
 
     @property
     def texts(self) -> dict[Path, str]:
-        """The files of the service: one, or for ticks under systemd a timer and what it starts (R-24)."""
+        """The files of the service: one, or for ticks under systemd a timer and its unit."""
         if self.manager == "launchd":
             return {self.file: launchd_plist(self.facts)}
         if self.facts.every is None:
@@ -226,7 +226,7 @@ class Service:
 
     @property
     def file(self) -> Path:
-        """Where the manager looks for it; of ticks under systemd the timer, which is what is started and stopped."""
+        """The path of the service's file; for ticks under systemd that of the timer."""
         home = Path(self.environ.get("HOME") or os.path.expanduser("~"))
         if self.manager == "launchd":
             folder = self.root / "Library/LaunchDaemons" if self.facts.system else home / "Library/LaunchAgents"
@@ -260,7 +260,7 @@ class Service:
         self.carry_out("reload")
 
     def must_be_installed(self) -> None:
-        """Refuse what needs an installed service."""
+        """Raise an error unless the service is installed."""
         if not self.file.exists():
             kind = (" --system" if self.facts.system else "") + (" --tick" if self.facts.every is not None else "")
             raise ServiceUnavailable(f"{self.file} is not there", hint=f"install it: rota service install{kind}")
@@ -303,7 +303,7 @@ def own_program(executable: str = sys.executable) -> tuple[str, ...]:
 
 
 def lingers(environ: Mapping[str, str], root: Path = Path("/")) -> bool:
-    """Tell whether services of this user go on after logging out (systemd)."""
+    """Return whether services of this user keep running after logout (systemd)."""
     return (root / "var/lib/systemd/linger" / (environ.get("USER") or environ.get("LOGNAME") or "")).is_file()
 
 

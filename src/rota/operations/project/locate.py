@@ -1,4 +1,4 @@
-"""A project on disk: where it is, its state folder, its store, its loaded file."""
+"""A project on disk: its folder, state folder and store."""
 
 import contextlib
 import os
@@ -49,12 +49,12 @@ class ProjectPaths:
 
     @property
     def nearest(self) -> Path:
-        """The folder whose file a person here means: that of the included project, else the project's own."""
+        """The folder of the included project, else the project's own folder."""
         return self.inner or self.folder
 
 
 def in_scope(name: str, scope: str) -> bool:
-    """Tell whether a job belongs to an included project; every job does where none is named.
+    """Return whether a job belongs to an included project; without a scope every job does.
 
     >>> in_scope("api/triage", "api"), in_scope("web/triage", "api"), in_scope("web/triage", "")
     (True, False, True)
@@ -84,7 +84,7 @@ def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Proj
 
 
 def _scheduler_of_run(environ: Mapping[str, str]) -> list[Path]:
-    """Return the project whose scheduler started the run that this environment is of, if it is one."""
+    """Return the project of the run that this environment belongs to, if any."""
     told = environ.get("ROTA_SCHEDULER_DIR")
     return [Path(told)] if told and environ.get("ROTA_RUN_ID") else []
 
@@ -104,7 +104,7 @@ def state_of(folder: Path, environ: Mapping[str, str]) -> Path:
 
 
 def store_of(folder: Path, state: Path, environ: Mapping[str, str]) -> str:
-    """Return where a project's state is stored: ROTA_STORE, what the scheduler of a run has, `store:`, or SQLite."""
+    """Return the store of a project: ROTA_STORE, the store of a run's scheduler, `store:`, or SQLite."""
     told = environ.get("ROTA_STORE", "")
     if told and told != SQLITE and not is_postgres(told):
         hint = "set it to sqlite, or to postgresql://user@host:5432/database"
@@ -117,7 +117,7 @@ def store_of(folder: Path, state: Path, environ: Mapping[str, str]) -> str:
 
 
 def _written(folder: Path, key: str) -> str | None:
-    """Return what the file says of where things are, None for nothing; what is wrong in it is told elsewhere."""
+    """Return a path setting of the file, or None; its problems are reported elsewhere."""
     text = (folder / FILE_NAME).read_text("utf-8", errors="replace")
     if not _PLACE_KEY.search(text):
         return None
@@ -128,7 +128,7 @@ def _written(folder: Path, key: str) -> str | None:
 
 
 def make_state(state: Path) -> bool:
-    """Make the state folder: 0700, with its own .gitignore. Tell whether it is new."""
+    """Create the state folder, mode 0700, with its own .gitignore; return whether it is new."""
     try:
         state.mkdir(mode=0o700, parents=True)
     except FileExistsError:
@@ -162,7 +162,7 @@ def _keep_private(state: Path) -> bool:
 
 
 def open_state(state: Path, clock: Clock, *, create: bool, store: str = SQLITE) -> "OpenStore":
-    """Open the database of a state folder, or the one that `store` names; without `create` it must be there."""
+    """Open the database of a state folder, or of `store`; without `create` it must exist."""
     if create:
         make_state(state)
         _note_store(state, store)
@@ -180,7 +180,7 @@ def open_place(place: ProjectPaths, clock: Clock, *, create: bool) -> "OpenStore
 
 
 def is_applied(place: ProjectPaths, clock: Clock) -> bool:
-    """Tell whether there is a database to look at: SQLite's file, or rota's tables on the server."""
+    """Return whether the database exists: SQLite's file, or rota's tables on the server."""
     if not place.shared:
         return (place.state / DATABASE).exists()
     return bool(load_postgres().is_made(complete_address(place.store, place.state), now=clock.now))
@@ -212,7 +212,7 @@ def complete_address(address: str, state: Path) -> str:
 
 
 def _note_store(state: Path, store: str) -> None:
-    """Keep an address that came from the environment, readable to its owner alone; drop it where that has none."""
+    """Store an address from the environment, readable by its owner alone; delete it if there is none."""
     note = state / STORE_NOTE
     if is_postgres(store) and store == os.environ.get("ROTA_STORE"):
         descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""What needs attention: failing jobs, stale processes, failed reports."""
+"""Attention items: failing jobs, stale processes, failed reports."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

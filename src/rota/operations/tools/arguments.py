@@ -82,7 +82,7 @@ class ScheduleJob(Times):
         description="When it is due while it still runs: forbid skips, queue waits, replace stops the old run.",
     )
     provider: str = Field(
-        "", max_length=TEXT_LIMIT, description="Who does it: an agent of this project, or anthropic, openai, google."
+        "", max_length=TEXT_LIMIT, description="The agent: one of this project, or anthropic, openai, google."
     )
     model: str = Field("", max_length=TEXT_LIMIT, description="The model; the agent's own when absent.")
     labels: list[Word] = Field(default_factory=list, max_length=LABELS, description="Words to find it by.")
@@ -146,7 +146,7 @@ class TriggerJob(NamedJob):
 
 
 class ExplainJob(Arguments):
-    """What to explain."""
+    """The job or run to explain."""
 
     name: Name = Field(description="A job's exact name, or a run such as `digest:12`.")
 

@@ -108,7 +108,7 @@ TOOLS: Mapping[str, Described] = {
         arguments.SearchJobs,
         _JOBS,
         "Find jobs by words in name, task or labels, and by when they last ran or run next (UTC). Use it to find a job "
-        "that somebody describes, such as the news job of yesterday at eight. An empty list means that none fits.",
+        "by its description, such as the news job of yesterday at eight. An empty list means that none fits.",
     ),
     "unschedule_job": Described(
         arguments.UnscheduleJob,
