@@ -50,7 +50,7 @@ def _forget(future: "asyncio.Future[None]") -> None:
 RESERVED = ""
 PASSED_OVER = 0.1
 """Seconds before runs that another transaction had locked are tried again."""
-CLAIM_AT_ONCE = 16
+MIN_CLAIM_LIMIT = 16
 ASIDE_FROM = 128
 """From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
 
@@ -149,7 +149,7 @@ class Claimer:
         On a shared database others fill that time, and whole batches cost less.
         """
         whole = self._holder.leased and not self._slots.exclusive
-        return max(CLAIM_AT_ONCE, self._slots.concurrency // (1 if whole else 2))
+        return max(MIN_CLAIM_LIMIT, self._slots.concurrency // (1 if whole else 2))
 
     def _ask(self, db: Database, *, free: Sequence[int]) -> None:
         ask_claim(db, self._holder, free, limit=self._portion, known=self._known)

@@ -80,7 +80,7 @@ def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: st
 EVERY = timedelta(seconds=2)
 LIVE_LIMIT = 1_000_000
 """How many bytes of a run are shared while it runs: a flood is bounded on disk, and shall be so in the database."""
-AT_ONCE = 16
+PIECES_PER_WRITE = 16
 """How many pieces go into one transaction."""
 
 
@@ -135,7 +135,7 @@ class Outputs:
 def _pieces(folder: Path, offset: int, *, limit: int | None) -> list[Shared]:
     """Return what comes next of an output, some of it at a time. Blocks."""
     found: list[Shared] = []
-    while len(found) < AT_ONCE and (limit is None or offset < limit):
+    while len(found) < PIECES_PER_WRITE and (limit is None or offset < limit):
         piece = read_from(folder, offset)
         if not piece.data:
             break

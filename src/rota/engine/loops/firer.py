@@ -14,7 +14,7 @@ from rota.engine.transactions.fire import Fired, fire
 from rota.log import log
 from rota.model.clock import EPOCH, MILLISECOND, Clock
 from rota.model.errors import StateError
-from rota.model.notifications import DeliveryResult, Target
+from rota.model.notifications import Target
 from rota.rules.liveness import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, say_skew, skew_of, stepped_back
 from rota.rules.schedule.blackouts import has_waits
 from rota.rules.schedule.cursor import cursor_of
@@ -286,9 +286,7 @@ class Pinger:
         self._task = asyncio.get_running_loop().create_task(self._ping(self._target), name="rota-ping")
 
     async def _ping(self, target: Target) -> None:
-        self._tell(await self._post.ping(target))
-
-    def _tell(self, receipt: DeliveryResult) -> None:
+        receipt = await self._post.ping(target)
         error = None if receipt.ok else receipt.error or "it failed"
         if error is not None and error != self._error:
             log.warning("ping to `scheduler.ping_url` failed", error=error)

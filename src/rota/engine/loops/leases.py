@@ -24,7 +24,7 @@ from rota.store.driver import Database, Store
 from rota.store.tables import direct_calls as calls_table
 from rota.store.tables import processes, runs
 
-PARTING = 2.0
+JOIN_TIMEOUT_SECONDS = 2.0
 """How many seconds a renewal that is under way has to end when the process does."""
 
 
@@ -88,7 +88,7 @@ class Leases:
         """Renew no more."""
         self._ending.set()
         if self._thread.ident is not None:
-            self._thread.join(PARTING)
+            self._thread.join(JOIN_TIMEOUT_SECONDS)
 
     def renew(self) -> bool:
         """Renew once; return whether this process still holds its lease."""

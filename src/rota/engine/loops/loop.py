@@ -17,7 +17,7 @@ T = TypeVar("T")
 Round = Callable[[], Awaitable[datetime | None]]
 AlarmFactory = Callable[[asyncio.Event], Alarm]
 FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(seconds=30)
+MAX_PAUSE = timedelta(seconds=30)
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Loop:
             tell = log.exception if _surprising(error) else log.error
             tell("loop failed", loop=self.name, error=str(error))
         pulse.fail(error)
-        pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), LONGEST_PAUSE)
+        pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), MAX_PAUSE)
         again: datetime = self._clock.now() + pause
         return again
 

@@ -27,11 +27,11 @@ from rota.store.driver import Database, Store
 from rota.store.tables import notifications, runs
 from rota.text import runs as run_text
 
-AT_ONCE, AT_ONE_ENDPOINT = 16, 2
+MAX_SENDING, MAX_SENDING_PER_ENDPOINT = 16, 2
 """How many attempts are under way together, and how many of them to the same endpoint."""
 LEASE = timedelta(minutes=1)
 """After how much more than its timeout an attempt whose process died is made again."""
-PARTING = timedelta(seconds=5)
+FINISH_TIMEOUT = timedelta(seconds=5)
 """How long a process that ends goes on sending; the next one sends the rest."""
 NO_TARGET = DeliveryResult(ok=False, error="there is no target of this name any more", hopeless=True)
 NO_RUN = DeliveryResult(ok=False, error="the run is no longer stored", hopeless=True)
@@ -63,20 +63,20 @@ class Deliveries:
         return min(at for at in (late, due, now + self._tick) if at is not None)
 
     def _next_due(self) -> datetime | None:
-        if len(self._sending) >= AT_ONCE:
+        if len(self._sending) >= MAX_SENDING:
             return None  # the end of one of them wakes the loop
         return self._store.read(partial(notifications.next_due, busy=self._busy()))
 
     def _busy(self) -> list[str]:
         counted = Counter(endpoint for endpoint, _ in self._sending.values())
-        return [endpoint for endpoint, count in counted.items() if count >= AT_ONE_ENDPOINT]
+        return [endpoint for endpoint, count in counted.items() if count >= MAX_SENDING_PER_ENDPOINT]
 
     def _take_due(self, db: Database, *, now: datetime) -> list[Delivery]:
         counted = Counter(endpoint for endpoint, _ in self._sending.values())
         taken: list[Delivery] = []
-        for one in notifications.due(db, now=now, busy=self._busy(), limit=AT_ONCE):
+        for one in notifications.due(db, now=now, busy=self._busy(), limit=MAX_SENDING):
             target = _target(db, one)
-            if counted[one.endpoint] >= AT_ONE_ENDPOINT or len(self._sending) + len(taken) >= AT_ONCE:
+            if counted[one.endpoint] >= MAX_SENDING_PER_ENDPOINT or len(self._sending) + len(taken) >= MAX_SENDING:
                 continue
             until = now + LEASE + (target.timeout if target is not None else timedelta())
             if notifications.take(db, one.id, now=now, until=until):
@@ -84,7 +84,7 @@ class Deliveries:
                 taken.append(one)
         return taken
 
-    async def finish(self, within: timedelta = PARTING) -> None:
+    async def finish(self, within: timedelta = FINISH_TIMEOUT) -> None:
         """Send what is due before the process ends; what takes longer is left to the next one."""
         try:
             await self.round()

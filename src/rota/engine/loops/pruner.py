@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +27,7 @@ EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
 PIECES_A_BATCH = 50
 YOUNG = timedelta(minutes=10)
-WINDOWS_KEPT = timedelta(days=400)
+WINDOW_RETENTION = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
 PRUNED_KEY = "pruned_at"
 
@@ -88,10 +88,18 @@ class Pruner:
         if rows or not self._stays:
             await self._prune_groups(now)
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
-        await self._prune_events(now)
+        retention = self._settings.retention
+        if retention.runs is not None:
+            before = now - retention.runs
+            await self._prune_batches(partial(_old_events, before=before), partial(_prune_events, before=before))
         await self._prune_windows(now)
-        await self._prune_deliveries(now - notifications.DELIVERY_RETENTION)
-        await self._prune_shared(now)
+        before = now - notifications.DELIVERY_RETENTION
+        prune = partial(notifications.prune, before=before, limit=ROWS_A_BATCH)
+        await self._prune_batches(partial(notifications.old, before=before), prune)
+        if retention.output is not None:
+            before = now - retention.output
+            prune = partial(run_queries.prune, before=before, limit=PIECES_A_BATCH)
+            await self._prune_batches(partial(run_queries.old, before=before), prune)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed
@@ -110,30 +118,16 @@ class Pruner:
                 return rows
         return rows + await self._prune_direct(None, self._settings.retention.runs, now)
 
-    async def _prune_events(self, now: datetime) -> None:
-        kept = self._settings.retention.runs
-        while kept is not None and self._store.read(partial(_old_events, before=now - kept)):
-            await self._store.submit(partial(_prune_events, before=now - kept))
-            if not self._stays:
-                break
-
-    async def _prune_windows(self, now: datetime) -> None:
-        before = now - WINDOWS_KEPT
-        if self._store.read(partial(budgets.old_windows, before=before)):
-            await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
-
-    async def _prune_shared(self, now: datetime) -> None:
-        kept = self._settings.retention.output
-        while kept is not None and self._store.read(partial(run_queries.old, before=now - kept)):
-            await self._store.submit(partial(run_queries.prune, before=now - kept, limit=PIECES_A_BATCH))
+    async def _prune_batches(self, is_old: Callable[[Database], bool], prune: Callable[[Database], object]) -> None:
+        while self._store.read(is_old):
+            await self._store.submit(prune)
             if not self._stays:
                 return
 
-    async def _prune_deliveries(self, before: datetime) -> None:
-        while self._store.read(partial(notifications.old, before=before)):
-            await self._store.submit(partial(notifications.prune, before=before, limit=ROWS_A_BATCH))
-            if not self._stays:
-                break
+    async def _prune_windows(self, now: datetime) -> None:
+        before = now - WINDOW_RETENTION
+        if self._store.read(partial(budgets.old_windows, before=before)):
+            await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0

@@ -27,11 +27,11 @@ from rota.sources.registry import source
 from rota.store.driver import Database, Store
 from rota.store.tables import work_items
 
-AT_ONCE = 8
+MAX_REPORTING = 8
 """How many sources are told at the same time: a slow one does not hold up the others."""
 LEASE = timedelta(seconds=30)
 """Lease of a report, in addition to the timeout of its source."""
-PARTING = timedelta(seconds=10)
+FINISH_TIMEOUT = timedelta(seconds=10)
 """How long a process that ends goes on telling; the next one tells the rest."""
 
 
@@ -49,10 +49,10 @@ class WorkReporter:
     async def round(self) -> datetime | None:
         """Begin to tell what is due; return when to look again."""
         due = self._store.read(work_items.next_due)
-        if due is not None and due <= self._clock.now() and len(self._telling) < AT_ONCE:
-            await self._take(limit=AT_ONCE - len(self._telling))
+        if due is not None and due <= self._clock.now() and len(self._telling) < MAX_REPORTING:
+            await self._take(limit=MAX_REPORTING - len(self._telling))
             due = self._store.read(work_items.next_due)
-        return None if len(self._telling) >= AT_ONCE else due
+        return None if len(self._telling) >= MAX_REPORTING else due
 
     async def _take(self, *, limit: int) -> None:
         """Take the due reports. A cancellation meanwhile leaves no report that was taken and not sent."""
@@ -74,7 +74,7 @@ class WorkReporter:
         if theirs:
             await asyncio.wait(theirs)
 
-    async def finish(self, within: timedelta = PARTING) -> None:
+    async def finish(self, within: timedelta = FINISH_TIMEOUT) -> None:
         """Tell what is due before the process ends; what takes longer is left to the next one."""
         try:
             if self._taking:

@@ -176,7 +176,7 @@ T = TypeVar("T")
 
 PASSING = (DatabaseBusy, DatabaseGone)
 """Ends by itself; no look is needed."""
-FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=2)
+FIRST_PAUSE, MAX_PAUSE = timedelta(milliseconds=100), timedelta(seconds=2)
 AT_FIRST = timedelta(minutes=2)
 """How long a process tries that has not served yet: its service manager, or a person, waits for it."""
 LOOK_EVERY = timedelta(seconds=1)
@@ -242,7 +242,7 @@ class StartupRetry:
                 self._tell_through()
                 return done
             await self._rest(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     async def _attempt(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step; stop waiting for an unreachable database once the start was cancelled."""

@@ -20,8 +20,8 @@ from rota.store.tables import budgets, run_queries, runs
 if TYPE_CHECKING:
     from rota.engine.transactions.claim import Claimed
 
-LET_GO_AT_ONCE = 100
-EVERYBODY = 100_000
+RELEASE_LIMIT = 100
+ALL_WAITING_LIMIT = 100_000
 
 
 class EndedSpender(NamedTuple):
@@ -167,13 +167,13 @@ def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None
             freed.add(one.account)
     if freed and budgets.anybody_waits(db):
         for account in budgets.named_accounts(db, freed).values():
-            _let_go_fitting(db, account, now=now)
+            _release_fitting(db, account, now=now)
 
 
-def _let_go_fitting(db: Database, account: Account, *, now: datetime) -> None:
+def _release_fitting(db: Database, account: Account, *, now: datetime) -> None:
     filled = budgets.find_window(db, account, window_of(account.per, account.timezone, now))
     room = account.limit - (filled.used if filled else 0)
-    for one in budgets.waiting(db, account.name, limit=LET_GO_AT_ONCE):
+    for one in budgets.waiting(db, account.name, limit=RELEASE_LIMIT):
         if one.estimate > room:
             return
         room -= one.estimate
@@ -189,7 +189,7 @@ def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, 
         return
     for name, account in accounts.items():
         if name in before and before[name].account != account:
-            for one in budgets.waiting(db, name, limit=EVERYBODY):
+            for one in budgets.waiting(db, name, limit=ALL_WAITING_LIMIT):
                 run_queries.release(db, one.run_id)
 
 

@@ -25,7 +25,7 @@ from rota.store.tables.processes import lock_worker
 
 Specs = dict[tuple[str, int], JobSpec]
 """Frozen definitions by job and version: they never change (INV-005)."""
-SPECS_KEPT = 1000
+MAX_CACHED_SPECS = 1000
 
 FRONT = 4
 """How many runs at the front of the queue are looked at for each free slot before the lanes are."""
@@ -76,7 +76,7 @@ class ClaimCache:
 
     def keep(self, claimed: "Sequence[Claimed]") -> None:
         """Remember the definitions of a claim, once it is committed: before that they may yet be others'."""
-        if len(self.specs) > SPECS_KEPT:
+        if len(self.specs) > MAX_CACHED_SPECS:
             self.specs.clear()
         self.specs |= {(one.run.job_id, one.run.version): one.spec for one in claimed if one.call is None}
 
