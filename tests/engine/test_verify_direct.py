@@ -43,12 +43,12 @@ async def test_sound_direct_calls_are_clean(scene: Scene) -> None:
 BROKEN = {
     "an unfinished call that nobody carries": (
         Check.EXECUTION,
-        "is unfinished, but nobody carries it",
+        "is unfinished, but no process carries it",
         "DELETE FROM direct_hold WHERE execution_id = '{running}'",
     ),
     "a finished call that somebody carries": (
         Check.EXECUTION,
-        "is finished, but somebody still carries it",
+        "is finished, but a process still carries it",
         "INSERT INTO direct_hold (execution_id, epoch) SELECT id, epoch FROM execution WHERE id = '{ended}'",
     ),
     "a call that ended before it started": (

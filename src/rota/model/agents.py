@@ -53,23 +53,18 @@ class Source(Protocol):
 
     def next_item(self, request: WorkRequest, /) -> WorkItem | None:
         """Claim the next item, None for none; raise SourceError."""
-        ...
 
     def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
         """Report the result of a claimed item; this ends the claim."""
-        ...
 
     def release(self, item: WorkItem, /) -> None:
         """Release a claimed item, so that it can be claimed again."""
-        ...
 
     def release_claim(self, request: WorkRequest, /) -> None:
         """Release any item of this request: its answer was not stored."""
-        ...
 
     def peek(self, request: WorkRequest, /) -> WorkAhead:
         """Return the open items without a claim."""
-        ...
 
 
 class Access(StrEnum):

@@ -17,15 +17,12 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the wall time, aware, in UTC, cut to milliseconds."""
-        ...
 
     def monotonic(self) -> float:
         """Return seconds that never step; suspended time does not count."""
-        ...
 
     def boottime(self) -> float:
         """Return seconds that never step; suspended time counts."""
-        ...
 
 
 def to_ms(at: datetime) -> int:

@@ -256,8 +256,8 @@ def _is_ours(kind: str, name: str) -> bool:
 @cache
 def _made() -> frozenset[tuple[str, str]]:
     scripts = [script for _, _, script in load_migrations("postgres")]
-    found = ((kind.lower(), name) for script in scripts for kind, name in _MAKING.findall(script))
-    return frozenset({*found, ("table", "migration")})
+    made = ((kind.lower(), name) for script in scripts for kind, name in _MAKING.findall(script))
+    return frozenset({*made, ("table", "migration")})
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""The SQL of a backend: one file a table, statements headed `-- name: …`, `:name` parameters.
+"""The SQL of a backend: one file for each table, statements headed `-- name: …`, `:name` parameters.
 
-Statements that both backends take stand in `sql/`, the others in `sql/sqlite/` and `sql/postgres/`.
-A part in `{{…}}` is a lock: it counts only on PostgreSQL, in a transaction that writes.
+Shared statements are in `sql/`, the others in `sql/sqlite/` and `sql/postgres/`. A part in `{{…}}` is a lock: it is
+used only on PostgreSQL, in a transaction that writes.
 """
 
 import re
@@ -16,7 +16,7 @@ LOCK = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 
 @cache
 def load_queries(backend: str, *, writing: bool = False) -> dict[str, str]:
-    """Return name -> statement of all queries of `backend`; on PostgreSQL those of a `writing` transaction lock."""
+    """Return name -> statement of all queries of `backend`; those of a `writing` one on PostgreSQL lock rows."""
     lock = r"\1" if writing and backend == "postgres" else ""
     folders = (_folder(), _folder() / backend)
     return {
@@ -40,11 +40,11 @@ def split_queries(text: str) -> dict[str, str]:
 @cache
 def load_migrations(backend: str) -> list[tuple[int, str, str]]:
     """Return (number, name, script) of all migrations of `backend`, in order."""
-    found = []
+    migrations = []
     for file in _files(_folder() / backend / "migrations"):
         number, _, name = file.name.removesuffix(SUFFIX).partition("_")
-        found.append((int(number), name, file.read_text("utf-8")))
-    return sorted(found)
+        migrations.append((int(number), name, file.read_text("utf-8")))
+    return sorted(migrations)
 
 
 def _folder() -> Traversable:

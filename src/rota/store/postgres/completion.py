@@ -1,4 +1,4 @@
-"""Names for a shell's completion from a server: one short question, and silence where no answer comes soon."""
+"""Names for shell completion from a server: one short query, no names without a quick answer."""
 
 import threading
 from dataclasses import dataclass
@@ -10,28 +10,27 @@ from rota.store.postgres.pipeline import statement
 from rota.store.queries import load_queries
 
 CONNECT_TIMEOUT = 1.0
-"""For how many seconds a shell waits, whatever is in the way: a name server, a firewall, a lock."""
+"""The seconds that a shell waits for name server, firewall and locks together."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReader:
-    """Reads a database of PostgreSQL."""
+    """`Reader` of a PostgreSQL database."""
 
     address: str
 
     def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
 
         def ask() -> None:
-            asked = statement(load_queries("postgres")[query])
+            command = statement(load_queries("postgres")[query])
             try:
                 with psycopg.connect(self.address, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
-                    found.extend(connection.execute(asked.text, [values[name] for name in asked.names]).fetchall())
+                    rows.extend(connection.execute(command.text, [values[name] for name in command.names]).fetchall())
             except psycopg.Error:
                 return
 
         asking = threading.Thread(target=ask, name="rota-names", daemon=True)
         asking.start()
         asking.join(CONNECT_TIMEOUT)
-        return [] if asking.is_alive() else found
+        return [] if asking.is_alive() else rows

@@ -28,10 +28,10 @@ from rota.store.rows import (
 
 def job_by_id(db: Database, job_id: str) -> Job:
     """Return the job with this identifier; it must exist. A transaction that writes locks its row."""
-    found: list[dict[str, Any]] = []
-    while not found:  # on PostgreSQL a job that gets a new version during the wait for its row appears in the next read
-        found = db.records("job_by_id", id=job_id)
-    return job_of(found[0])
+    rows: list[dict[str, Any]] = []
+    while not rows:  # on PostgreSQL a job that gets a new version during the wait for its row appears in the next read
+        rows = db.records("job_by_id", id=job_id)
+    return job_of(rows[0])
 
 
 def job_by_name(db: Database, name: str) -> Job | None:

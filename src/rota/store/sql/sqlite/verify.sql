@@ -98,8 +98,8 @@ SELECT * FROM (
 -- Direct calls: an execution without a run, and its process while it is unfinished.
 SELECT * FROM (
     SELECT execution.id, job.name, CASE
-        WHEN execution.finished_at IS NULL AND direct_hold.execution_id IS NULL THEN 'is unfinished, but nobody carries it'
-        WHEN execution.finished_at IS NOT NULL AND direct_hold.execution_id IS NOT NULL THEN 'is finished, but somebody still carries it'
+        WHEN execution.finished_at IS NULL AND direct_hold.execution_id IS NULL THEN 'is unfinished, but no process carries it'
+        WHEN execution.finished_at IS NOT NULL AND direct_hold.execution_id IS NOT NULL THEN 'is finished, but a process still carries it'
         WHEN execution.finished_at < execution.started_at - :slack THEN 'finished before it started'
         WHEN execution.version IS NOT NULL AND job_version.job_id IS NULL THEN 'executes version ' || execution.version || ', which is not there (INV-005)'
     END AS what
