@@ -10,7 +10,6 @@ from rota.agents.adapter import Teller
 from rota.agents.registry import adapter, names
 from rota.engine.membership.locks import read_worker
 from rota.model.clock import say_duration
-from rota.model.records import Run
 from rota.model.spec import JobSpec, Kind, OutputPolicy
 from rota.model.states import Status
 from rota.operations.direct_calls import DirectView
@@ -19,7 +18,6 @@ from rota.runners import output
 from rota.runners.writer import PREFIX
 from rota.store.driver import Store
 from rota.store.tables import run_queries
-from rota.store.tables.processes import Worker
 from rota.text.ansi import clean_for_terminal
 
 FETCH_BATCH = 16
@@ -61,7 +59,9 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     run = view.run
     elsewhere = view.worker is not None and view.worker.id != read_worker(state)
     if view.execution is not None and view.worker is not None and elsewhere and not view.spec.work.output.shared:
-        return _on_another_disk(run, view.worker)
+        where = f"{view.worker.host}:{view.worker.state}" if view.worker.state else view.worker.host
+        name = view.worker.called
+        return f"the output of {run.handle} is on the worker {name}, in {where}: `rota logs` prints it there"
     if view.spec.work.kind is Kind.GROUP and run.status is not Status.SKIPPED:
         return f"{run.handle} is a group: its members have the output"
     if view.execution is None:
@@ -79,11 +79,6 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
         days = f" ({say_duration(kept)})" if kept else ""
         return f"the output of {run.handle} is no longer kept: see `retention.output`{days}"
     return f"{run.handle} wrote nothing" if run.status.final else f"{run.handle} has written nothing yet"
-
-
-def _on_another_disk(run: Run, worker: Worker) -> str:
-    where = f"{worker.host}:{worker.state}" if worker.state else worker.host
-    return f"the output of {run.handle} is on the worker {worker.called}, in {where}: `rota logs` prints it there"
 
 
 def why_no_output_of_call(state: Path, view: DirectView) -> str | None:

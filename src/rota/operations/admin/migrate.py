@@ -222,9 +222,15 @@ def _told(end: CopyEnd, copy: CopyEnd, table: Table, tell: Callable[[int], None]
 
 def _settle(source: MigrationEnd, target: MigrationEnd, clock: Clock) -> AuditReport:
     """Close the processes that died before the move, keep the folder's worker, and audit the target."""
+
+    def end_processes(db: Database) -> None:
+        for process in processes.open_processes(db):
+            release_leaked_by(db, [process.epoch])
+            processes.end_process(db, process.epoch, ending="lost", now=clock.now())
+
     store = open_state(target.state, clock, create=False, store=target.address)
     try:
-        store.write(partial(_end_processes, clock=clock))
+        store.write(end_processes)
         if target.shared and not source.shared and read_worker(source.state) is None:
             worker = store.read(lambda db: db.row("worker_first"))
             if worker is not None:
@@ -234,14 +240,8 @@ def _settle(source: MigrationEnd, target: MigrationEnd, clock: Clock) -> AuditRe
         store.close()
 
 
-def _end_processes(db: Database, *, clock: Clock) -> None:
-    for process in processes.open_processes(db):
-        release_leaked_by(db, [process.epoch])
-        processes.end_process(db, process.epoch, ending="lost", now=clock.now())
-
-
 def _make(target: MigrationEnd, clock: Clock) -> None:
-    """Make an empty target, unless it is there."""
+    """Create an empty target, unless it exists."""
     if not target.shared:
         _refuse_strange(target.state)
         make_state(target.state)
@@ -309,11 +309,10 @@ def _refuse_same(source: MigrationEnd, target: MigrationEnd) -> None:
 
 
 def _refuse_strange(state: Path) -> None:
-    """Refuse a folder that holds other things: a state folder is closed to others, with nothing in it but rota's."""
+    """Refuse a folder with files of other programs: rota makes a state folder private."""
     if state.is_dir() and any(state.iterdir()) and not ((state / ".gitignore").exists() or (state / DATABASE).exists()):
-        raise MoveRefused(
-            f"{state} is not empty and no state folder of rota", hint="name a new folder, such as …/.rota"
-        )
+        hint = "name a new folder, such as …/.rota"
+        raise MoveRefused(f"{state} is not empty and no state folder of rota", hint=hint)
 
 
 def _check_source(origin: CopyEnd) -> None:

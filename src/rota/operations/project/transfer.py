@@ -22,7 +22,7 @@ from rota.model.spec import JobSpec, Kind, Names
 from rota.operations.jobs import find_job, project_timezone
 from rota.operations.project.locate import ProjectPaths
 from rota.rules.schedule.cron import cron_next, normalise
-from rota.rules.schedule.preview import Difference, compare_fires
+from rota.rules.schedule.preview import compare_fires
 from rota.settings import BUILT_IN_POOLS, FILE_NAME
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs, notifications, queue
@@ -95,7 +95,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: s
     own = {pool for spec in specs if spec.work.agent is not None for pool in own_pools(spec.work.agent)}
     drawn = {draw.pool for spec in specs for draw in spec.pools} - own
     charged = {spend.account for spec in specs for spend in spec.budgets}
-    told = {name for spec in specs for name in spec.notify}
+    targets = {name for spec in specs for name in spec.notify}
     capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
     functions = any(spec.work.kind is Kind.FUNCTION or _named_functions(spec) for spec in specs)
     imports = written.get("imports") if functions else None
@@ -108,7 +108,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: s
         pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
         budgets=store.read(partial(budgets.named_accounts, names=charged)),
         prices=store.read(budgets.prices) if charged else {},
-        notify={name: one for name, one in store.read(notifications.targets).items() if name in told},
+        notify={name: target for name, target in store.read(notifications.targets).items() if name in targets},
     )
 
 
@@ -163,13 +163,11 @@ def check_translation(found: Translation, *, file: str, environ: Mapping[str, st
     try:
         read_project(folder, environment=environ, functions=_AnyName(), content=found.text.encode())
     except FileProblems as error:
-        lines = {job.name: job.line for job in found.jobs}
-        raise FileProblems([_told_at(problem, file=file, lines=lines) for problem in error.problems]) from None
-
-
-def _told_at(problem: Problem, *, file: str, lines: Mapping[str, int]) -> Problem:
-    name = next((name for name in lines if problem.path.startswith(f"jobs.{name}.")), "")
-    return replace(problem, file=file, line=lines.get(name, 1), column=1)
+        problems = []
+        for problem in error.problems:
+            line = next((job.line for job in found.jobs if problem.path.startswith(f"jobs.{job.name}.")), 1)
+            problems.append(replace(problem, file=file, line=line, column=1))
+        raise FileProblems(problems) from None
 
 
 class _AnyName:
@@ -196,9 +194,7 @@ def _has_instants(job: ImportedJob) -> bool:
 
 def _compared(job: ImportedJob, timezone: str, *, now: datetime) -> Problem | None:
     difference = compare_fires(job.keys["cron"], job.keys.get("timezone", timezone), after=now)
-    return remark(job.line, _difference(job.name, difference)) if difference else None
-
-
-def _difference(name: str, difference: Difference) -> str:
+    if difference is None:
+        return None
     cron, rota = (iso(at) if at else "no more" for at in (difference.cron, difference.rota))
-    return f"{name} fires at {rota}, cron at {cron}: clocks change there"
+    return remark(job.line, f"{job.name} fires at {rota}, cron at {cron}: clocks change there")
