@@ -149,11 +149,11 @@ AGENTS_POOL = "agents"
 MAX_TURNS = 10
 DEFAULT = "claude"
 LIMITS = ("allowed_tools", "max_turns", "max_usd")
-KEPT = ("model", *LIMITS)
+ENFORCED = ("model", *LIMITS)
 """What a program may not be able to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """The agents of the providers that older files name."""
-_GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *KEPT)
+_GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *ENFORCED)
 """What a job gets from its agent when it says nothing else."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
@@ -248,7 +248,7 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
         with problems.below():
             if "access" in keys:
                 _refuse_access(kind, keys["access"], options)
-        for limit in KEPT:
+        for limit in ENFORCED:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot keep it"
                 problems.add(Problem(message, "no_effect", at=(limit,), hint=_remedy(kind, limit)))

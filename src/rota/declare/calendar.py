@@ -121,7 +121,7 @@ _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 _DURATION = re.compile(r"\+?P(?:(\d{1,4})W|(\d{1,4})D)", re.ASCII)
 _NAME = re.compile(r"([A-Za-z0-9-]+)((?:;[^:\"]*(?:\"[^\"]*\"[^:\"]*)*)?):(.*)", re.DOTALL)
 CODE = "calendar"
-LONGEST = 3660
+MAX_DAYS = 3660
 """Days that one event may last, and years that one may come again."""
 DAYS_LIMIT = 10_000
 _ALL_DAY = "only all-day events can be excluded: give it a date without a time, or take it out of the file"
@@ -248,7 +248,7 @@ def _length(event: _Event, first: date) -> int:
         if found is None:
             raise _bad_line(duration.number, f"DURATION is {duration.value[:40]!r}, not days", hint=_ALL_DAY)
         length = 7 * int(found[1] or 0) + int(found[2] or 0) or 1
-    if not 1 <= length <= LONGEST:
+    if not 1 <= length <= MAX_DAYS:
         line = end or duration
         assert line is not None
         raise _bad_line(line.number, f"the event would last {length} days", hint="correct its end")
@@ -275,7 +275,7 @@ def _yearly(rule: _CalendarLine, first: date) -> list[date] | None:
 
 
 def _bounded(rule: _CalendarLine, first: date, *, count: str | None, until: str | None) -> list[date]:
-    if count is not None and not (count.isdecimal() and 1 <= int(count) <= LONGEST):
+    if count is not None and not (count.isdecimal() and 1 <= int(count) <= MAX_DAYS):
         raise _bad_line(rule.number, f"RRULE has COUNT={count}", hint=_YEARLY)
     last = date.max if until is None else _date(rule, until[:8])
     days: list[date] = []

@@ -100,24 +100,24 @@ def _agent(
     return agent
 
 
-def read_jobs(around: JobDefaults, findings: Findings) -> tuple[JobSpec, ...]:
+def read_jobs(project: JobDefaults, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the jobs and the groups of a file, as far as they are right."""
     jobs, groups = bodies_of("jobs", findings), bodies_of("groups", findings)
     check_names([*(("jobs", name) for name in jobs), *(("groups", name) for name in groups)], findings)
-    built = {name: _job(name, body, around, findings=findings, at=("jobs", name)) for name, body in jobs.items()}
+    built = {name: _job(name, body, project, findings=findings, at=("jobs", name)) for name, body in jobs.items()}
     grouped = [
-        _group(name, body, around, findings=findings, jobs=built, groups=list(groups)) for name, body in groups.items()
+        _group(name, body, project, findings=findings, jobs=built, groups=list(groups)) for name, body in groups.items()
     ]
     return tuple(spec for spec in [*built.values(), *grouped] if spec is not None)
 
 
-def read_schedules(agents: Bodies, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
+def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the jobs of the agents' own schedules, each named agent/schedule."""
     schedules = {agent: body["schedules"] for agent, body in agents.items() if _has_schedules(body)}
     for agent, named in schedules.items():
         check_names([("schedules", name) for name in named], findings, base=("agents", agent))
     found = [
-        _scheduled(agent, name, body, around=around, findings=findings)
+        _scheduled(agent, name, body, project=project, findings=findings)
         for agent, named in schedules.items()
         for name, body in named.items()
     ]
@@ -128,30 +128,30 @@ def _has_schedules(body: Any) -> bool:
     return isinstance(body, dict) and isinstance(body.get("schedules"), dict)
 
 
-def _scheduled(agent: str, schedule: str, body: Any, *, around: JobDefaults, findings: Findings) -> JobSpec | None:
+def _scheduled(agent: str, schedule: str, body: Any, *, project: JobDefaults, findings: Findings) -> JobSpec | None:
     at: KeyPath = ("agents", agent, "schedules", schedule)
     try:
         keys = read_schedule(body)
     except BadValue as error:
         findings.tell(at, error.problems)
         if error.rest is not None:  # its other keys may be wrong, too
-            _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, around, findings=findings, at=at)
+            _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, project, findings=findings, at=at)
         return None
-    return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, around, findings=findings, at=at)
+    return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, project, findings=findings, at=at)
 
 
-def read_poll(keys: Mapping[str, Any] | None, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
+def read_poll(keys: Mapping[str, Any] | None, project: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the job that polls; that of an included project does not apply."""
-    if keys is None or around.included:
+    if keys is None or project.included:
         return ()
     if "run" in keys:
-        findings.mentions.append(Mention(("poll", "run"), keys["run"], condition=False, python=around.python))
-    spec, problems = poll_job(keys, around)
+        findings.mentions.append(Mention(("poll", "run"), keys["run"], condition=False, python=project.python))
+    spec, problems = poll_job(keys, project)
     findings.tell(("poll",), problems)
     return () if spec is None else (spec,)
 
 
-def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: KeyPath) -> JobSpec | None:
+def _job(name: str, raw: Any, project: JobDefaults, *, findings: Findings, at: KeyPath) -> JobSpec | None:
     if raw is None or raw == {}:
         findings.tell(at, [NO_WORK])
         return None
@@ -159,12 +159,12 @@ def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: Ke
     findings.tell(at, problems)
     if not isinstance(raw, dict):
         return None
-    own = out_of_process(own) if around.included else own
-    findings.mentions += mentions_of(name, raw, own=own, around=around, at=at)
+    own = out_of_process(own) if project.included else own
+    findings.mentions += mentions_of(name, raw, own=own, project=project, at=at)
     if "python" in own and "run" in own:
-        python = place_of(own["python"], around.folder, home=around.home, program=True)
+        python = place_of(own["python"], project.folder, home=project.home, program=True)
         findings.check_interpreter(python, (*at, "python"), written=own["python"])
-    spec, wrong = build_job(name, own, around)
+    spec, wrong = build_job(name, own, project)
     if spec is not None and spec.work.agent is not None:
         findings.mentions += _function_of(spec.work.agent)
     findings.tell(at, independent(wrong, problems))
@@ -180,7 +180,7 @@ def _function_of(work: AgentWork) -> list[Mention]:
 def _group(
     name: str,
     raw: Any,
-    around: JobDefaults,
+    project: JobDefaults,
     *,
     findings: Findings,
     jobs: Mapping[str, JobSpec | None],
@@ -193,7 +193,7 @@ def _group(
     findings.tell(("groups", name), problems)
     if not isinstance(raw, dict):
         return None
-    spec, wrong = build_group(name, own, around, jobs=jobs, groups=groups)
+    spec, wrong = build_group(name, own, project, jobs=jobs, groups=groups)
     findings.tell(("groups", name), independent(wrong, problems))
     return spec
 

@@ -208,10 +208,10 @@ class JobDefaults:
     """Whether the project is included in another one, whose scheduler runs its jobs."""
 
 
-def interpreter_of(keys: Keys, around: JobDefaults) -> str | None:
+def interpreter_of(keys: Keys, project: JobDefaults) -> str | None:
     """Return the interpreter of a job's function: its own, that of the defaults, or the project's."""
-    written = keys.get("python") or around.defaults.get("python")
-    return place_of(written, around.folder, home=around.home, program=True) if written else around.python
+    written = keys.get("python") or project.defaults.get("python")
+    return place_of(written, project.folder, home=project.home, program=True) if written else project.python
 
 
 def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str:
@@ -234,12 +234,12 @@ def except_problems(keys: dict[str, Any], calendars: Calendars) -> list[Problem]
     return below(EXCEPT, resolve_except(keys, calendars))
 
 
-def resolve_times(keys: dict[str, Any], around: JobDefaults) -> list[Problem]:
+def resolve_times(keys: dict[str, Any], project: JobDefaults) -> list[Problem]:
     """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
     problems: list[Problem] = []
     try:
-        zone = keys.get("timezone", around.timezone)
-        keys["timezone"] = around.local_zone() if zone == "local" else zone
+        zone = keys.get("timezone", project.timezone)
+        keys["timezone"] = project.local_zone() if zone == "local" else zone
     except RotaError as error:
         keys["timezone"] = "UTC"
         problems.append(Problem(error.message, "timezone", at=("timezone",), hint=error.hint))
@@ -252,15 +252,15 @@ def resolve_times(keys: dict[str, Any], around: JobDefaults) -> list[Problem]:
         problems.append(
             Problem("is not after `start_at`", "conflict", at=("end_at",), hint="no instant lies between them")
         )
-    return problems + _resolve_quiet(keys, around)
+    return problems + _resolve_quiet(keys, project)
 
 
-def _resolve_quiet(keys: dict[str, Any], around: JobDefaults) -> list[Problem]:
+def _resolve_quiet(keys: dict[str, Any], project: JobDefaults) -> list[Problem]:
     written: WrittenQuiet | None = keys.get("quiet_hours")
     try:
         if written is not None and written.timezone == "local":
-            written = replace(written, timezone=around.local_zone())
-        keys["quiet"] = quiet_of(written, around.quiet, schedule_of(keys))
+            written = replace(written, timezone=project.local_zone())
+        keys["quiet"] = quiet_of(written, project.quiet, schedule_of(keys))
     except BadValue as error:
         return following(below("quiet_hours", error.problems), *SCHEDULES)
     except RotaError as error:
@@ -318,35 +318,35 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
     return found, problems
 
 
-def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
+def build_job(name: str, own: Keys, project: JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
     own, problems = one_spelling(own)
-    problems += kind_problems(own) + except_problems(own, around.calendars)
-    shape = shape_of(own, around.defaults, python=around.python is not None)
+    problems += kind_problems(own) + except_problems(own, project.calendars)
+    shape = shape_of(own, project.defaults, python=project.python is not None)
     problems += misfits(own, shape)
-    problems += draw_problems(own, around.pools) + target_problems(own, around.targets)
-    keys = merged(own, around.defaults, shape)
+    problems += draw_problems(own, project.pools) + target_problems(own, project.targets)
+    keys = merged(own, project.defaults, shape)
     if shape.work is Kind.AGENT:
-        keys = over_agent(own, keys, around.agents)
-    limited = shape.work is Kind.AGENT and agent_limit(keys, around.agents) is not None
-    problems += spend_problems(own, keys, around.budgets, limited=limited)
-    problems += resolve_times(keys, around) + unheard(own, keys)
-    spec = spec_of(name, keys, around=around, shape=shape)
+        keys = over_agent(own, keys, project.agents)
+    limited = shape.work is Kind.AGENT and agent_limit(keys, project.agents) is not None
+    problems += spend_problems(own, keys, project.budgets, limited=limited)
+    problems += resolve_times(keys, project) + unheard(own, keys)
+    spec = spec_of(name, keys, project=project, shape=shape)
     if shape.work is Kind.AGENT:
-        spec, wrong = _with_agent(spec, keys, around)
+        spec, wrong = _with_agent(spec, keys, project)
         problems += wrong + (without_effect(spec.work.agent, own) if spec.work.agent is not None else [])
     problems += placeholder_problems(spec, keys)
     return (None, problems) if problems else (spec, [])
 
 
-def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec, list[Problem]]:
+def _with_agent(spec: JobSpec, keys: Keys, project: JobDefaults) -> tuple[JobSpec, list[Problem]]:
     """Return the spec of an agent job with its agent's work, pools and default of one attempt."""
-    file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
+    file = place_of(keys["prompt_file"], project.folder, home=project.home) if "prompt_file" in keys else ""
     try:
         with ProblemList() as problems:
             with problems.below():
-                work = work_of(keys, around.agents, values=values_of("work.agent", keys) | {"prompt_file": file})
-            refuse_source_elsewhere(keys.get("work_source"), around.python)
+                work = work_of(keys, project.agents, values=values_of("work.agent", keys) | {"prompt_file": file})
+            refuse_source_elsewhere(keys.get("work_source"), project.python)
     except BadValue as error:
         return spec, following(error.problems, "agent", "provider")
     if work is None:  # what is wrong with its agent is told there
@@ -354,18 +354,18 @@ def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec
     most = None if work.max_usd is None else round(work.max_usd * MILLION)
     return replace(
         spec,
-        work=replace(spec.work, agent=replace(work, source=_source(work.source, around))),
+        work=replace(spec.work, agent=replace(work, source=_source(work.source, project))),
         pools=draws_of(work, spec.pools),
         budgets=tuple(replace(spend, most=most) for spend in spec.budgets),
         retry=keys.get("retry", Retry(max_attempts=1)),
     ), []
 
 
-def _source(source: WorkSource | None, around: JobDefaults) -> WorkSource | None:
+def _source(source: WorkSource | None, project: JobDefaults) -> WorkSource | None:
     """Return a work source; the folder of one that is a folder as a whole path."""
     if source is None or source.kind is not SourceKind.DIRECTORY:
         return source
-    return replace(source, place=place_of(source.place, around.folder, home=around.home))
+    return replace(source, place=place_of(source.place, project.folder, home=project.home))
 
 
 def merged(own: Keys, defaults: Keys, shape: JobShape) -> dict[str, Any]:
@@ -390,47 +390,47 @@ def _merged_labels(labels: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, 
     return tuple(dict.fromkeys((*kept, *own)))
 
 
-def spec_of(name: str, keys: Keys, *, around: JobDefaults, shape: JobShape) -> JobSpec:
+def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> JobSpec:
     """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
     schedule = schedule_of(keys)
     notify: WrittenNotify = get("notify") or WrittenNotify()
-    cwd = around.folder if around.included else ""
+    cwd = project.folder if project.included else ""
     return JobSpec(
         name=name,
-        work=_work(keys, around, shape),
+        work=_work(keys, project, shape),
         schedule=schedule,
         misfire=Misfire(shape.misfire, **values_of("misfire", keys)),
         overlap=Overlap(shape.overlap, **values_of("overlap", keys)),
         gates=_gates(keys, schedule, shape),
         pools=drawn(get("pools", {})),
-        budgets=spends_of(get("budget", {}).values(), get("estimate", {}), around.budgets or {}),
-        retention=replace(around.retention, **get("retention", {})),
+        budgets=spends_of(get("budget", {}).values(), get("estimate", {}), project.budgets or {}),
+        retention=replace(project.retention, **get("retention", {})),
         notify=tuple(name for name, _ in notify.names),
         notify_own=tuple(replace(one, cwd=cwd) if one.command else one for one in notify.own),
         **values_of("", keys),
     )
 
 
-def _work(keys: Keys, around: JobDefaults, shape: JobShape) -> Work:
-    values = {"timeout": around.timeout, "cwd": around.folder} | values_of("work", keys)
-    values |= {key: _place(keys, key, around) for key in ("env_file", "cwd") if key in keys}
+def _work(keys: Keys, project: JobDefaults, shape: JobShape) -> Work:
+    values = {"timeout": project.timeout, "cwd": project.folder} | values_of("work", keys)
+    values |= {key: _place(keys, key, project) for key in ("env_file", "cwd") if key in keys}
     if shape.python:
         values["isolate"] = Isolate.PROCESS
     env = tuple([EnvValue(name, entry.value, entry.secret) for name, entry in keys.get("env", {}).items()])
-    return Work(shape.work, python=_python(keys, around, shape), env=env, **values)
+    return Work(shape.work, python=_python(keys, project, shape), env=env, **values)
 
 
-def _python(keys: Keys, around: JobDefaults, shape: JobShape) -> str | None:
+def _python(keys: Keys, project: JobDefaults, shape: JobShape) -> str | None:
     if shape.work is Kind.FUNCTION:
-        return interpreter_of(keys, around)
+        return interpreter_of(keys, project)
     # A command has no interpreter, but the registered conditions in front of it do.
-    return around.python if any(gate.name for gate in keys.get("conditions", ())) else None
+    return project.python if any(gate.name for gate in keys.get("conditions", ())) else None
 
 
-def _place(keys: Keys, key: str, around: JobDefaults) -> str:
+def _place(keys: Keys, key: str, project: JobDefaults) -> str:
     text: str = keys[key]
-    return text if has_placeholders(text) else place_of(text, around.folder, home=around.home)
+    return text if has_placeholders(text) else place_of(text, project.folder, home=project.home)
 
 
 def _gates(keys: Keys, schedule: Schedule, shape: JobShape) -> Gates:
@@ -448,22 +448,22 @@ NO_MEMBERS = Problem(
 
 
 def build_group(
-    name: str, own: Keys, around: JobDefaults, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
+    name: str, own: Keys, project: JobDefaults, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
 ) -> tuple[JobSpec | None, list[Problem]]:
     """Return the spec of a group from its own read keys, or what is wrong with them.
 
     `jobs` are the jobs of the file by name, None for one that has problems of its own.
     """
     own, problems = one_spelling(own)
-    problems += except_problems(own, around.calendars) + two_schedules(own, "a group")
-    problems += target_problems(own, around.targets)
-    defaults = {key: value for key, value in around.defaults.items() if key in GROUP.keys}
+    problems += except_problems(own, project.calendars) + two_schedules(own, "a group")
+    problems += target_problems(own, project.targets)
+    defaults = {key: value for key, value in project.defaults.items() if key in GROUP.keys}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
     problems += misfits(own, shape)
     keys = merged(own, defaults, shape)
-    problems += resolve_times(keys, around) + unheard(own, keys)
+    problems += resolve_times(keys, project) + unheard(own, keys)
     problems += _wrong_members(own, keys, jobs=jobs, groups=groups)
-    spec = spec_of(name, keys, around=around, shape=shape)
+    spec = spec_of(name, keys, project=project, shape=shape)
     return (None, problems) if problems else (replace(spec, work=_groups_work(keys), retry=NO_RETRY), [])
 
 

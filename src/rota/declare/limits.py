@@ -191,7 +191,7 @@ WrittenNames = Mapping[KeyPath, str]
 WrittenEstimates = Mapping[str, Decimal]
 """What a run is expected to cost, by account; under the empty name: in the one account that there is."""
 
-LARGEST = 10**15
+MAX_AMOUNT = 10**15
 ACCOUNT_HINT = "write `budgets: {claude-day: {usd: 10, per: day}}`"
 NAME_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
 NAMES_HINT = "write `budget: claude-day`, or a list of accounts"
@@ -240,7 +240,7 @@ def amount_of(number: Decimal, unit: Unit) -> int:
     amount = number * MILLION if unit is Unit.USD else number
     if amount != int(amount):
         raise BadValue(f"{number} is finer than what is counted", hint=_FINEST[unit is Unit.USD])
-    if amount > LARGEST:
+    if amount > MAX_AMOUNT:
         raise BadValue(f"{number} is too large", code="out_of_range", hint="such a limit limits nothing")
     return int(amount)
 

@@ -11,7 +11,7 @@ from rota.declare.applicability import Keys
 from rota.declare.include import CODE, Included, IncludeMatches, project_label, written_place
 from rota.declare.yaml import Document
 from rota.model.errors import Problem
-from rota.model.spec import Draw, Isolate, JobSpec
+from rota.model.spec import Isolate, JobSpec
 from rota.settings import Settings
 
 HOLDS = frozenset({"timezone", "defaults", "imports", "python", "agents", "quiet_hours", "include", "jobs", "groups"})
@@ -139,15 +139,13 @@ def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:
     if work.agent is not None:
         agent = in_a_project(work.agent, project.name)
         renamed = dict(zip(own_pools(work.agent), own_pools(agent), strict=True))
-        pools = tuple(sorted((replace(one, pool=renamed.get(one.pool, one.pool)) for one in pools), key=_pool))
+        pools = tuple(
+            sorted((replace(one, pool=renamed.get(one.pool, one.pool)) for one in pools), key=lambda draw: draw.pool)
+        )
         work = replace(work, agent=agent)
     labels = tuple(dict.fromkeys((*spec.labels, project_label(project.name))))
     enabled = spec.enabled and read.settings.scheduler.enabled
     return replace(spec, name=f"{project.name}/{spec.name}", work=work, pools=pools, labels=labels, enabled=enabled)
-
-
-def _pool(draw: Draw) -> str:
-    return draw.pool
 
 
 def out_of_process(keys: Keys) -> dict[str, Any]:

@@ -26,9 +26,9 @@ INERT = frozenset(
     {"property", "staticmethod", "classmethod", "dataclass", "wraps", "cache", "lru_cache", "contextmanager"}
 )
 """Decorators of the standard library that register nothing."""
-MOST_MODULES = 200
+MAX_MODULES = 200
 """Upper bound on the number of modules read."""
-LARGEST = 1_000_000
+MAX_SOURCE_BYTES = 1_000_000
 """Bytes of source. A larger module is not read and may define anything."""
 
 
@@ -86,7 +86,7 @@ class SourceFinder:
     def _reachable(self) -> Iterator[ModuleSource]:
         """Yield the modules that `imports` names, and those of the project that they import in turn."""
         waiting, seen = list(self._imports), set[str]()
-        while waiting and len(seen) < MOST_MODULES:
+        while waiting and len(seen) < MAX_MODULES:
             name = waiting.pop()
             parent = name.rpartition(".")[0]
             if name in seen:
@@ -144,7 +144,7 @@ class SourceFinder:
         if file is None or file.suffix != ".py":
             return None
         try:
-            if file.stat().st_size > LARGEST:
+            if file.stat().st_size > MAX_SOURCE_BYTES:
                 return None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -31,7 +31,7 @@ PRIVATE_HINT = "write `allow_private: [10.0.0.5:8080]`"
 NONE = "none"
 OWN = "own"
 """The name of a target that is written in a job."""
-MOST = 10
+MAX_TARGETS = 10
 BOT_TOKEN = "TELEGRAM_BOT_TOKEN"
 """The secret that holds the token of a Telegram bot, where none is named."""
 _TELEGRAM = re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{4,64}", re.ASCII)
@@ -100,8 +100,8 @@ def read_notify(value: Any) -> WrittenNotify:
 
 
 def _several(value: list[Any]) -> WrittenNotify:
-    if len(value) > MOST:
-        raise BadValue(f"has {len(value)} entries", code="out_of_range", hint=f"at most {MOST}")
+    if len(value) > MAX_TARGETS:
+        raise BadValue(f"has {len(value)} entries", code="out_of_range", hint=f"at most {MAX_TARGETS}")
     names: dict[str, int | None] = {}
     own: list[Target] = []
     with ProblemList() as problems:

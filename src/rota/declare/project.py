@@ -21,9 +21,9 @@ from rota.declare.sections import (
     POLL,
     FileOrigin,
     need_problems,
+    read_job_defaults,
     read_sections,
     read_settings,
-    read_surroundings,
     with_need,
     with_shared,
 )
@@ -168,14 +168,14 @@ def _read_content(
     findings.agents_known = registered is not None
     bodies = with_registered(written, registered or {})
     looking = Calendars(origin.place, calendars)
-    around = read_surroundings(sections, settings, origin=origin, calendars=looking, findings=findings)
+    defaults = read_job_defaults(sections, settings, origin=origin, calendars=looking, findings=findings)
     agents = entries.read_agents(bodies, registered=registered, python=settings.python, findings=findings)
-    around = replace(around, agents=agents)
-    jobs = entries.read_jobs(around, findings)
-    scheduled = entries.read_schedules(bodies, around, findings=findings)
-    poll = entries.read_poll(sections.get("poll"), around, findings=findings)
+    defaults = replace(defaults, agents=agents)
+    jobs = entries.read_jobs(defaults, findings)
+    scheduled = entries.read_schedules(bodies, defaults, findings=findings)
+    poll = entries.read_poll(sections.get("poll"), defaults, findings=findings)
     right = tuple(agent for agent in agents.values() if agent is not None)
-    return _Content(replace(settings, quiet=around.quiet), shared, right, (*poll, *scheduled, *jobs))
+    return _Content(replace(settings, quiet=defaults.quiet), shared, right, (*poll, *scheduled, *jobs))
 
 
 def _look_up(

@@ -36,25 +36,25 @@ class Mention:
 
 
 def mentions_of(
-    name: str, raw: Mapping[str, Any], *, own: Mapping[str, Any], around: JobDefaults, at: KeyPath
+    name: str, raw: Mapping[str, Any], *, own: Mapping[str, Any], project: JobDefaults, at: KeyPath
 ) -> list[Mention]:
     """Return the names that one job mentions, also beside mistakes; its conditions run where its function does."""
-    python = interpreter_of(own, around) if "run" in own else around.python
+    python = interpreter_of(own, project) if "run" in own else project.python
     found = [Mention(("jobs", name, "run"), own["run"], condition=False, python=python)] if "run" in own else []
-    source = own.get("work_source", around.defaults.get("work_source"))
-    if source is not None and source.kind is SourceKind.RUN and around.python is None:
+    source = own.get("work_source", project.defaults.get("work_source"))
+    if source is not None and source.kind is SourceKind.RUN and project.python is None:
         path = (*at, "work_source", "run") if "work_source" in own else ("defaults", "work_source", "run")
         found.append(Mention(path, source.place, condition=False, python=None, source=True))
     return found + [
         Mention(path, condition, condition=True, python=python)
-        for path, condition in _conditions(name, raw, around)
+        for path, condition in _conditions(name, raw, project)
         if condition not in BUILTIN_CONDITIONS
     ]
 
 
-def _conditions(name: str, raw: Mapping[str, Any], around: JobDefaults) -> list[tuple[KeyPath, str]]:
+def _conditions(name: str, raw: Mapping[str, Any], project: JobDefaults) -> list[tuple[KeyPath, str]]:
     if "conditions" not in raw:
-        defaults = enumerate(around.defaults.get("conditions", ()))
+        defaults = enumerate(project.defaults.get("conditions", ()))
         return [(("defaults", "conditions", index), gate.name) for index, gate in defaults if gate.name]
     items = raw["conditions"] if isinstance(raw["conditions"], list) else []
     written = [item.get("name") if isinstance(item, dict) and "command" not in item else item for item in items]

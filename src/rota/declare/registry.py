@@ -120,27 +120,22 @@ class Registry:
 
     def resolve_source(self, name: str) -> Function:
         """Return the class that `work_source: {run: name}` means: a registered one, or `module:Class`."""
-        if ":" in name:
-            return _imported(name)
-        if name in self.sources:
-            return self.sources[name]
-        raise FunctionMissing(f'no work source is named "{name}"', hint=self._guess(name, self.sources, "source"))
+        return self._resolve(name, self.sources, kind="work source")
 
     def resolve(self, name: str) -> Function:
         """Return the function that `run: name` means: a registered one, or `module:function`."""
-        if ":" in name:
-            return _imported(name)
-        if name in self.functions:
-            return self.functions[name]
-        raise FunctionMissing(f'no function is named "{name}"', hint=self._guess(name, self.functions, "job"))
+        return self._resolve(name, self.functions, kind="function")
 
     def resolve_agent(self, name: str) -> Function:
         """Return the function of an agent: a registered one, or `module:function`."""
+        return self._resolve(name, self.agent_functions, kind="agent")
+
+    def _resolve(self, name: str, functions: Mapping[str, Function], *, kind: str) -> Function:
         if ":" in name:
             return _imported(name)
-        if name in self.agent_functions:
-            return self.agent_functions[name]
-        raise FunctionMissing(f'no agent is named "{name}"', hint=self._guess(name, self.agent_functions, "agent"))
+        if name in functions:
+            return functions[name]
+        raise FunctionMissing(f'no {kind} is named "{name}"', hint=self._guess(name, functions, _WORDS[kind]))
 
     def resolve_condition(self, name: str) -> Function:
         """Return the registered condition of that name; the built-in ones are not here."""

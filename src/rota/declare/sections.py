@@ -163,11 +163,11 @@ UNREADABLE = QuietHours(("00:00-00:01",))
 """Stands for quiet hours that have a problem of their own, so that jobs which refer to them have none."""
 
 
-def read_surroundings(
+def read_job_defaults(
     sections: Sections, settings: Settings, *, origin: FileOrigin, calendars: Calendars, findings: Findings
 ) -> jobs.JobDefaults:
     """Return what the project gives to each of its jobs, all but its agents."""
-    around = jobs.JobDefaults(
+    project = jobs.JobDefaults(
         folder=str(origin.folder),
         home=origin.home,
         timezone=settings.timezone,
@@ -181,17 +181,17 @@ def read_surroundings(
         calendars=calendars,
         included=origin.host is not None,
     )
-    defaults = _defaults(findings.document.data.get("defaults", {}), around, findings=findings)
+    defaults = _defaults(findings.document.data.get("defaults", {}), project, findings=findings)
     quiet = _quiet_hours(sections.get("quiet_hours"), origin, findings=findings, zone=settings.timezone)
-    return replace(around, defaults=defaults, quiet=quiet)
+    return replace(project, defaults=defaults, quiet=quiet)
 
 
-def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> Keys:
+def _defaults(written: Any, project: jobs.JobDefaults, *, findings: Findings) -> Keys:
     keys, unreadable = read_map(DEFAULTS, written)
     keys, twice = jobs.one_spelling(keys)
-    problems = [*unreadable, *jobs.except_problems(keys, around.calendars), *twice]
-    problems += jobs.draw_problems(keys, around.pools) + jobs.name_problems(keys, around.budgets)
-    findings.tell(("defaults",), problems + jobs.target_problems(keys, around.targets))
+    problems = [*unreadable, *jobs.except_problems(keys, project.calendars), *twice]
+    problems += jobs.draw_problems(keys, project.pools) + jobs.name_problems(keys, project.budgets)
+    findings.tell(("defaults",), problems + jobs.target_problems(keys, project.targets))
     return keys
 
 
@@ -212,14 +212,14 @@ BACKING_OFF = RepeatedFailure(after=2, backoff_max=timedelta(minutes=15))
 POLL_HINT = "add `poll: {url: https://…}`, or remove what needs it"
 
 
-def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
+def poll_job(keys: Mapping[str, Any], project: jobs.JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
     """Return the job that polls from the section's read keys, or what is wrong with them."""
     problems: list[Problem] = []
     if ("url" in keys) == ("run" in keys):
         problems.append(
             Problem("needs either `url` or `run`", "conflict", hint="write one of them", looks_at=("url", "run"))
         )
-    if "run" in keys and around.python is not None:
+    if "run" in keys and project.python is not None:
         message = "a poll's function runs inside the scheduler's process, not in another interpreter (`python:`)"
         problems.append(
             Problem(message, "conflict", at=("run",), hint="poll a `url`, or start rota from the project's environment")
@@ -229,8 +229,8 @@ def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec
         problems.append(
             Problem("has no effect without `url`", "no_effect", at=("headers",), hint=hint, looks_at=("url",))
         )
-    problems += jobs.name_problems(keys, around.budgets) or _uncountable(keys, around.budgets or {})
-    return (None, problems) if problems else (_spec(keys, around), [])
+    problems += jobs.name_problems(keys, project.budgets) or _uncountable(keys, project.budgets or {})
+    return (None, problems) if problems else (_spec(keys, project), [])
 
 
 def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Problem]:
@@ -247,7 +247,7 @@ def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> li
     ]
 
 
-def _spec(keys: Mapping[str, Any], around: jobs.JobDefaults) -> JobSpec:
+def _spec(keys: Mapping[str, Any], project: jobs.JobDefaults) -> JobSpec:
     interval = keys.get("interval", INTERVAL)
     by_mode = interval if isinstance(interval, ByMode) else None
     work = Work(
@@ -258,16 +258,16 @@ def _spec(keys: Mapping[str, Any], around: jobs.JobDefaults) -> JobSpec:
         timeout=keys.get("timeout", TIMEOUT),
     )
     accounts = list(keys.get("budget", {}).values())
-    schedule = Schedule(interval=None if by_mode else interval, by_mode=by_mode, timezone=around.timezone)
+    schedule = Schedule(interval=None if by_mode else interval, by_mode=by_mode, timezone=project.timezone)
     return JobSpec(
         name=POLL,
         work=work,
-        schedule=replace(schedule, quiet=quiet_of_poll(around.quiet, schedule)),
+        schedule=replace(schedule, quiet=quiet_of_poll(project.quiet, schedule)),
         misfire=Misfire(MisfirePolicy.ONCE),
         retry=Retry(max_attempts=1),
         on_repeated_failure=BACKING_OFF,
-        budgets=spends_of(accounts, dict.fromkeys(accounts, Decimal(1)), around.budgets or {}),
-        retention=around.retention,
+        budgets=spends_of(accounts, dict.fromkeys(accounts, Decimal(1)), project.budgets or {}),
+        retention=project.retention,
     )
 
 

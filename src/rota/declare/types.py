@@ -288,7 +288,7 @@ notify = Value(
         "anyOf": [
             {"type": "string", "minLength": 1},
             _TARGET,
-            {"type": "array", "items": {"anyOf": [{"type": "string"}, _TARGET]}, "maxItems": notifications.MOST},
+            {"type": "array", "items": {"anyOf": [{"type": "string"}, _TARGET]}, "maxItems": notifications.MAX_TARGETS},
         ]
     },
 )

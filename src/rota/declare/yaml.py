@@ -451,7 +451,7 @@ def parse(content: bytes, file: str = FILE_NAME) -> Document:
     if len(content) > SIZE_LIMIT:
         hint = "split the work or move long texts into files of their own"
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint=hint)])
-    text = _decode(content, file)
+    text = decode(content, file, hint="save the file as UTF-8")
     mended: list[Problem] = []
     while True:
         try:
@@ -466,14 +466,15 @@ def parse(content: bytes, file: str = FILE_NAME) -> Document:
     return _document(file, composed, mended=mended)
 
 
-def _decode(content: bytes, file: str) -> str:
+def decode(content: bytes, file: str, *, hint: str) -> str:
+    """Return the text of a file; raise FileProblems where it is not UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        problem = Problem(message, "yaml_encoding", file, line, column, hint="save the file as UTF-8")
+        problem = Problem(message, "yaml_encoding", file, line, column, hint=hint)
         raise FileProblems([problem]) from None
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.module_source import LARGEST, SourceFinder
+from rota.declare.module_source import MAX_SOURCE_BYTES, SourceFinder
 
 BOMB = "raise AssertionError('this code ran')\n"
 CHORES = f"""
@@ -119,7 +119,7 @@ def test_a_script_below_its_main_line_is_no_part_of_the_module(folder: Path) -> 
 
 
 def test_a_module_too_large_to_read_may_define_anything(folder: Path) -> None:
-    (folder / "large.py").write_text("#" * (LARGEST + 1))
+    (folder / "large.py").write_text("#" * (MAX_SOURCE_BYTES + 1))
     assert finder(folder, "large").find(["anything", "large:anything"], []).missing == {}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rota.declare.applicability import secret_in
 from rota.declare.export import write_comment, write_entry, write_job, write_map
 from rota.declare.problems import ENV_NAME, REBOOT
+from rota.declare.yaml import decode
 from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import zone
@@ -61,20 +62,11 @@ def read_crontab(content: bytes, *, file: str, system: bool = False) -> Crontab:
     if len(content) > SIZE_LIMIT:
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint="a crontab is never that large")])
     reading = _CrontabReader(file, system=system)
-    for number, line in enumerate(_decode(content, file).split("\n"), start=1):
+    for number, line in enumerate(
+        decode(content, file, hint="convert it first: iconv -f latin1 -t utf-8").split("\n"), start=1
+    ):
         reading.line(number, line.rstrip("\r"))
     return reading.result()
-
-
-def _decode(content: bytes, file: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
-        message = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        hint = "convert it first: iconv -f latin1 -t utf-8"
-        raise FileProblems([Problem(message, "yaml_encoding", file, line, column, hint=hint)]) from None
 
 
 class _CrontabReader:
@@ -232,7 +224,7 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
 
 
-LONGEST = 60
+MAX_NAME_LENGTH = 60
 _APART = re.compile(r"&&|\|\||[;|&(){}\n]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 _STEPS = frozenset(
@@ -273,7 +265,7 @@ def _base(command: str) -> str:
     chosen = next((words for words in segments if _program(words[0]) not in _STEPS), segments[0] if segments else [])
     word = _subject(chosen) if chosen else "job"
     name = re.sub(r"[^a-z0-9]+", "-", _SUFFIX.sub("", word.rstrip("/").rpartition("/")[2]).lower()).strip("-")
-    return name[:LONGEST].strip("-") or "job"
+    return name[:MAX_NAME_LENGTH].strip("-") or "job"
 
 
 def _words(text: str) -> list[str]:
