@@ -12,9 +12,9 @@ from rota.model.budgets import Account, Unit
 from rota.model.clock import MILLISECOND, from_ms, iso
 from rota.model.spec import Kind
 from rota.operations.project.locate import in_scope
-from rota.operations.simulate.model import Book, CapacityLevel, SimEngine, SimJob, SimWindow
+from rota.operations.simulate.model import CapacityLevel, SimEngine, SimJob, SimWindow
 from rota.operations.simulate.state import RunDuration
-from rota.operations.simulate.tally import PARTS, CollisionReport, Gauge, JobReport, Tally
+from rota.operations.simulate.tally import PARTS, CollisionReport, JobReport, Tally
 from rota.rules.schedule.timezone import zone
 
 HOUR = timedelta(hours=1)
@@ -145,7 +145,11 @@ def make_report(
             )
             for name in pools
         ),
-        accounts=tuple(_account(book, tally.accounts.get(name)) for name, book in engine.accounts.books.items()),
+        accounts=tuple(
+            AccountReport(book.account, tuple(book.windows), gauge.parts if gauge else (0.0,) * PARTS)
+            for name, book in engine.accounts.books.items()
+            for gauge in [tally.accounts.get(name)]
+        ),
         collided=tally.collided,
         collisions=tuple(collisions[:MAX_COLLISIONS]),
         calls_by_day=_by_day(tally.call_hours, hours_from, timezone),
@@ -181,10 +185,6 @@ def _level(
         longest_wait=longest_wait * MILLISECOND,
         parts=tuple(parts),
     )
-
-
-def _account(book: Book, gauge: Gauge | None) -> AccountReport:
-    return AccountReport(book.account, tuple(book.windows), gauge.parts if gauge else (0.0,) * PARTS)
 
 
 def _by_day(hours: Sequence[int], hours_from: datetime, timezone: str) -> tuple[DayCalls, ...]:

@@ -77,7 +77,11 @@ def copy_state(db: Database, *, now: datetime) -> State:
         activity=None if last is None else last.at,
         polled_at=None if poll is None else poll.good_at,
         accounts=accounts,
-        used={account.name: _used(db, account, now=now) for account in accounts},
+        used={
+            account.name: window.used
+            for account in accounts
+            if (window := budgets.find_window(db, account, window_of(account.per, account.timezone, now))) is not None
+        },
         largest=_largest(db, current, accounts),
     )
 
@@ -140,11 +144,6 @@ def _spans(db: Database, job: Job, *, now: datetime) -> tuple[ExecutionSpan, ...
     grouped = job.spec.work.kind is Kind.GROUP
     spans = run_queries.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
     return tuple(ExecutionSpan(start, end, handle) for start, end, handle in spans)
-
-
-def _used(db: Database, account: Account, *, now: datetime) -> int:
-    window = budgets.find_window(db, account, window_of(account.per, account.timezone, now))
-    return 0 if window is None else window.used
 
 
 def _largest(db: Database, current: Sequence[Job], accounts: Sequence[Account]) -> dict[tuple[str, str], int]:

@@ -218,19 +218,10 @@ class Tally:
         tally.fires += count
         tally.skipped[row.reason] += count
         for instant in _instants(sim_job, row):
-            self._note_skip(tally, to_ms(instant))
-
-    def _note_skip(self, tally: JobReport, at: int) -> None:
-        at = min(max(at, self.since), self.until - 1)
-        tally.hours[(at - self.hours_from) // HOUR_MS] += 1
-        tally.skipped_hours[(at - self.hours_from) // HOUR_MS] += 1
-        tally.skipped_parts[(at - self.since) * PARTS // (self.until - self.since)] += 1
-
-    def _note_wait(self, tally: JobReport, run: SimRun, waited: int) -> None:
-        tally.longest_wait_ms = max(tally.longest_wait_ms, waited)
-        self.longest_wait_ms = max(self.longest_wait_ms, waited)
-        for draw in run.draws:
-            self.pool_waits[draw.pool] = max(self.pool_waits[draw.pool], waited)
+            at = min(max(to_ms(instant), self.since), self.until - 1)
+            tally.hours[(at - self.hours_from) // HOUR_MS] += 1
+            tally.skipped_hours[(at - self.hours_from) // HOUR_MS] += 1
+            tally.skipped_parts[(at - self.since) * PARTS // (self.until - self.since)] += 1
 
     def ended(self, run: SimRun) -> None:
         """Count a finished run."""
@@ -256,7 +247,11 @@ class Tally:
         if run.sim_job.calls:
             self.call_hours[max(0, started - self.hours_from) // HOUR_MS] += run.sim_job.calls
         if run.ready_at is not None and run.ready_at != run.started_at:
-            self._note_wait(tally, run, started - to_ms(run.ready_at))
+            waited = started - to_ms(run.ready_at)
+            tally.longest_wait_ms = max(tally.longest_wait_ms, waited)
+            self.longest_wait_ms = max(self.longest_wait_ms, waited)
+            for draw in run.draws:
+                self.pool_waits[draw.pool] = max(self.pool_waits[draw.pool], waited)
         self._spread(self.slot_parts, 1, started, until)
         for draw in run.draws:
             if draw.pool not in self.pool_parts:

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
@@ -63,7 +64,7 @@ class Cron:
             place = bisect_right(instants, ms)
             if place < len(instants):
                 return instants[place]
-            day = max(day + 1, self._next_day(day))
+            day = day + 1 if instants else max(day + 1, self._next_day(day))
         return None
 
     def _next_day(self, day: int) -> int:
@@ -89,12 +90,32 @@ class Bounded:
         return at if at is not None and at < self.end else None
 
 
+_parsed = lru_cache(maxsize=1024)(partial(CronSim, dt=_EPOCH - timedelta(seconds=1)))
+
+
 def _walls(expression: str, begins: datetime) -> Iterator[datetime]:
     """Yield the matching wall times from `begins` on. cronsim enumerates them: without a zone, clocks never change."""
+    cron, day = copy(_parsed(expression)), begins.replace(hour=0, minute=0, second=0, microsecond=0)
     try:
-        yield from CronSim(expression, begins - timedelta(seconds=1))
+        while True:
+            cron.dt = day - timedelta(seconds=1)
+            first = next(cron, None)
+            if first is None:
+                return
+            day = first.replace(hour=0, minute=0)
+            yield from (wall for time in _times_of_day(expression) if (wall := day + time) >= begins)
+            day += timedelta(days=1)
     except OverflowError:
         return  # the end of the calendar
+
+
+@lru_cache(maxsize=1024)
+def _times_of_day(expression: str) -> tuple[timedelta, ...]:
+    """Return the times of a matching day, which are the same on all of them."""
+    walls = copy(_parsed(expression))
+    first = next(walls)
+    day = first.replace(hour=0, minute=0)
+    return (first - day, *(wall - day for wall in takewhile(lambda wall: wall.date() == day.date(), walls)))
 
 
 @lru_cache(maxsize=CACHED_DAYS)
