@@ -38,7 +38,7 @@ def told(*, leased=True, free=False, pauses=(0.0,)):
         neighbours = PeerNotifier(store, clock, holder=ClaimOwner("worker", 1, ME, leased=leased), slots=slots)
         for pause in pauses:
             clock.elapsed += pause
-            neighbours.tell()
+            neighbours.notify()
         return store.times
 
     return asyncio.run(play())

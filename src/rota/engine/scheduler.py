@@ -95,8 +95,8 @@ class Engine:
         self.slots = Slots(settings.scheduler.concurrency)
         self.refusals = StorageErrors(clock)
         self.server_clock = ServerClock(store, clock, holder=holder, server_now=server_now)
-        self._kept = LeakedThreadPools(store, refusals=self.refusals, events=self.events)
-        self._neighbours = PeerNotifier(store, clock, holder=holder, slots=self.slots)
+        self._kept = LeakedThreadPools(store, storage_errors=self.refusals, events=self.events)
+        self._peers = PeerNotifier(store, clock, holder=holder, slots=self.slots)
         sources = sources or ThreadedSources(settings, os.environ)
         self.outbox = WorkReporter(store, clock, sources)
         self.items = Items(store, clock, sources=sources, outbox=self.outbox)
@@ -113,7 +113,7 @@ class Engine:
             settings=settings,
             items=self.items,
             outputs=self.outputs,
-            refusals=self.refusals,
+            storage_errors=self.refusals,
             events=self.events,
         )
         self.claimer = Claimer(
@@ -123,8 +123,8 @@ class Engine:
             slots=self.slots,
             processes=processes,
             functions=functions,
-            neighbours=self._neighbours,
-            refusals=self.refusals,
+            peers=self._peers,
+            storage_errors=self.refusals,
             events=self.events,
             trusted=lambda: self.server_clock.trusted,
         )
@@ -138,7 +138,7 @@ class Engine:
             outputs=self.outputs,
             slots=self.slots,
             kept=self._kept,
-            refusals=self.refusals,
+            storage_errors=self.refusals,
             events=self.events,
         )
         self.callers = Callers(
@@ -151,7 +151,7 @@ class Engine:
             dismisses=stays,
         )
         self._steps = ClockJumpDetector(store, clock, holder=holder)
-        self.firer = Firer(store, refusals=self.refusals, events=self.events)
+        self.firer = Firer(store, storage_errors=self.refusals, events=self.events)
         self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
@@ -314,7 +314,7 @@ class Engine:
         now = self._clock.now()
         if await self.firer.fire_due(now):
             self.cancel_loop.wake()  # a new run may replace an old one
-            self._neighbours.tell()
+            self._peers.notify()
             self.claim_now()
         self._pinger.beat(now)
         return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)

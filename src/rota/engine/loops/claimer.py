@@ -27,7 +27,7 @@ class PeerNotifier:
         self._slots = slots
         self._told_at: float | None = None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Let others look, if there are any and this machine is full. Call from the event loop."""
         now = self._clock.monotonic()
         if not self._shared or self._slots.free() or (self._told_at is not None and now < self._told_at + LEAST_PAUSE):
@@ -78,8 +78,8 @@ class Claimer:
         slots: Slots,
         processes: Processes,
         functions: Functions,
-        neighbours: PeerNotifier,
-        refusals: StorageErrors,
+        peers: PeerNotifier,
+        storage_errors: StorageErrors,
         events: Events,
         trusted: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -89,8 +89,8 @@ class Claimer:
         self._slots = slots
         self._processes = processes
         self._functions = functions
-        self._neighbours = neighbours
-        self._refusals = refusals
+        self._peers = peers
+        self._storage_errors = storage_errors
         self._events = events
         self._trusted = trusted
         """Whether the clock may be followed (R-41)."""
@@ -176,13 +176,13 @@ class Claimer:
             self.pulse.succeed()
         if error is not None:
             self.pulse.fail(error)
-            self._refusals.meet("claim", error)
+            self._storage_errors.report("claim", error)
             asyncio.get_running_loop().call_later(AGAIN, self.now)
         elif claims.claimed:
-            self._refusals.clear("claim")
+            self._storage_errors.clear("claim")
         self._events.claimed(claims.claimed)
         if claims.more:
-            self._neighbours.tell()
+            self._peers.notify()
         if error is not None or self._claiming is not None:
             return
         if claims.more or self._again:

@@ -164,7 +164,7 @@ class Executor:
         settings: Settings,
         items: Items,
         outputs: Outputs,
-        refusals: StorageErrors,
+        storage_errors: StorageErrors,
         events: Events,
     ) -> None:
         self.carried: dict[str, InFlightRun] = {}
@@ -177,7 +177,7 @@ class Executor:
         self._functions = functions
         self.outputs = outputs
         self._events = events
-        self._refusals = refusals
+        self._storage_errors = storage_errors
         self.briefing = Briefing(store, clock, settings=settings, items=items, holder=holder)
 
     def begin_all(self, taken: Sequence[Claimed]) -> None:
@@ -350,7 +350,7 @@ class Executor:
         It keeps its slot for a moment first, so that a full disk is not asked without pause.
         """
         carried.step(RunStep.WITHDRAW)
-        self._refusals.meet(STAGE, error)
+        self._storage_errors.report(STAGE, error)
         if not carried.stopping and carried.on_exit is OnExit.END:
             await pause_for(STORAGE_PAUSE)
         await self._put_back(claimed)
@@ -502,7 +502,7 @@ class Executor:
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
         faults.point("execute.start_committed")
-        self._refusals.clear(STAGE)
+        self._storage_errors.clear(STAGE)
         carried.step(RunStep.RUN)
         carried.process = launched.identity
         launched.open()
@@ -515,7 +515,7 @@ class Executor:
         if not await self._start(claimed, self._holder.identity):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
-        self._refusals.clear(STAGE)
+        self._storage_errors.clear(STAGE)
         carried.step(RunStep.RUN)
         carried.task = None
         self._functions.begin(claimed)
@@ -555,7 +555,7 @@ class Executor:
                 await asyncio.shield(self._store.submit(operation))
                 return
             except RotaError as error:
-                self._refusals.meet(STAGE, error)
+                self._storage_errors.report(STAGE, error)
                 if carried is not None:
                     carried.step(RunStep.REFUSE)
                 await pause_for(timedelta(seconds=pause))

@@ -28,9 +28,9 @@ QUARANTINE = timedelta(seconds=60)
 class Firer:
     """Fires the due jobs of a process."""
 
-    def __init__(self, store: Store, *, refusals: StorageErrors, events: Events) -> None:
+    def __init__(self, store: Store, *, storage_errors: StorageErrors, events: Events) -> None:
         self._store = store
-        self._refusals = refusals
+        self._storage_errors = storage_errors
         self._events = events
         self.quarantine: dict[str, datetime] = {}
         """The jobs that could not be fired, and when they are tried again."""
@@ -39,10 +39,10 @@ class Firer:
         """Fire what is due; return whether that made runs."""
         due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self.quarantine)))
         due = [job_id for job_id in due if self.quarantine.get(job_id, now) <= now]
-        with self._refusals.telling("fire"):
+        with self._storage_errors.reporting("fire"):
             fired = await self._fire_all(due, now)
         if due:
-            self._refusals.clear("fire")
+            self._storage_errors.clear("fire")
         return any(one is not None and one.runs for one in fired)
 
     async def _fire_all(self, due: Sequence[str], now: datetime) -> list[Fired | None]:

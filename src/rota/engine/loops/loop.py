@@ -97,13 +97,13 @@ def _surprising(error: Exception) -> bool:
 
 
 AGAIN = 1.0
-"""After how many seconds what was refused is tried again."""
+"""Seconds before a failed write is retried."""
 
 FRESH = 60.0
 
 
 class StorageErrors:
-    """What was refused of late, by the stage that met it."""
+    """The recent storage errors of each stage."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -111,12 +111,12 @@ class StorageErrors:
 
     @property
     def problem(self) -> str | None:
-        """What the storage refused of late; everything refused is tried again well within that time."""
+        """The text of a recent storage error; every failed write is retried well within that time."""
         since = self._clock.monotonic() - FRESH
         return next((text for text, at in self._met.values() if at >= since), None)
 
-    def meet(self, stage: str, error: BaseException) -> None:
-        """Tell a refusal once, however often it is met again."""
+    def report(self, stage: str, error: BaseException) -> None:
+        """Log an error once, however often it comes back."""
         told, _ = self._met.get(stage, ("", 0.0))
         if told != str(error):
             log.error("database write failed, retrying", stage=stage, error=str(error))
@@ -128,12 +128,12 @@ class StorageErrors:
             log.info("database write recovered", stage=stage)
 
     @contextlib.contextmanager
-    def telling(self, stage: str) -> Iterator[None]:
-        """Tell what the storage refuses in here, and let it through."""
+    def reporting(self, stage: str) -> Iterator[None]:
+        """Report the storage errors of the block, and raise them."""
         try:
             yield
         except StateError as error:
-            self.meet(stage, error)
+            self.report(stage, error)
             raise
 
 

@@ -51,9 +51,9 @@ def moves_fires(claimed: Claimed) -> bool:
 class LeakedThreadPools:
     """Pools that threads of ended runs still hold."""
 
-    def __init__(self, store: Store, *, refusals: StorageErrors, events: Events) -> None:
+    def __init__(self, store: Store, *, storage_errors: StorageErrors, events: Events) -> None:
         self._store = store
-        self._refusals = refusals
+        self._storage_errors = storage_errors
         self._events = events
         self._run_ids: set[str] = set()
 
@@ -70,7 +70,7 @@ class LeakedThreadPools:
     def _given(self, run_id: str, future: "asyncio.Future[None]") -> None:
         error = None if future.cancelled() else future.exception()
         if error is not None:
-            self._refusals.meet("record", error)
+            self._storage_errors.report("record", error)
             asyncio.get_running_loop().call_later(AGAIN, self.give_back, run_id)
             return
         self._run_ids.discard(run_id)
@@ -94,7 +94,7 @@ class Recorder:
         outputs: Outputs,
         slots: Slots,
         kept: LeakedThreadPools,
-        refusals: StorageErrors,
+        storage_errors: StorageErrors,
         events: Events,
     ) -> None:
         self._store = store
@@ -105,7 +105,7 @@ class Recorder:
         self._outputs = outputs
         self._slots = slots
         self._kept = kept
-        self._refusals = refusals
+        self._storage_errors = storage_errors
         self._events = events
         self._outcomes: list[Finished] = []
         self._flush_planned = False
@@ -202,7 +202,7 @@ class Recorder:
             self._store_later(batch, error)
             return
         faults.point("record.committed")
-        self._refusals.clear("record")
+        self._storage_errors.clear("record")
         stored = future.result()
         left = [self._in_flight.pop(finished.run_id, None) for finished in batch]
         for finished, carried in zip(batch, left, strict=True):
@@ -219,7 +219,7 @@ class Recorder:
 
     def _store_later(self, batch: list[Finished], error: BaseException) -> None:
         """Keep the outcomes of a failed write in memory and their slots taken, and retry."""
-        self._refusals.meet("record", error)
+        self._storage_errors.report("record", error)
         for finished in batch:
             carried = self._in_flight.get(finished.run_id)
             if carried is not None:
