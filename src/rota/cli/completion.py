@@ -61,18 +61,17 @@ def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
 def _reader(place: "ProjectPaths") -> "Reader | None":
     """Return the reader of a project's names; None without the driver or a secret."""
     from rota.model.errors import RotaError
+    from rota.store.completion import FileReader, ServerReader
 
     if not place.shared:
-        from rota.store.completion import FileReader
-
         return FileReader(place.state / "rota.db")
     from rota.operations.project.locate import complete_address, load_postgres
 
     try:
-        reader: Reader = load_postgres("completion").ServerReader(complete_address(place.store, place.state))
+        load_postgres("pipeline")
+        return ServerReader(complete_address(place.store, place.state))
     except RotaError:
         return None
-    return reader
 
 
 def _place(ctx: click.Context) -> "ProjectPaths | None":
