@@ -97,9 +97,9 @@ def measure(source: Path = SOURCE) -> list[Figure]:
     queries = [path for path in source.rglob("*.sql") if not path.stem[:4].isdigit()]
     total = sum(lines.values())
     return [
-        Figure("modules", len(modules), 315),
+        Figure("modules", len(modules), 310),
         Figure("lines a module", total // len(modules), 220, at_least=True),
-        Figure("lines", total, 82_000),
+        Figure("lines", total, 77_000),
         Figure("modules imported by exactly one other", len(single), 50, members=tuple(single)),
         Figure(f"modules under {SMALL} lines", len(small), 20, members=tuple(small)),
         Figure("largest folder: CLI commands", folders[COMMANDS], 27),

@@ -17,7 +17,7 @@ from rota.declare.schema import json_schema
 from rota.model.errors import RotaError
 from rota.model.states import REASONS, Held, Status, WaitingFor
 from rota.operations.project.edit import AGENTS
-from tests.docs.pages import PAGES, first_cells, page, words
+from tests.docs.pages import COMMAND_PAGES, PAGES, first_cells, page, words
 
 
 def keys(schema: Any) -> Iterator[str]:
@@ -39,8 +39,8 @@ def errors(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_and_its_options_are_documented(name: str) -> None:
-    section = re.search(rf"^### `rota {name}`$(.*?)(?=^##|\Z)", page("commands.md"), re.MULTILINE | re.DOTALL)
-    assert section, f"docs/commands.md has no section on rota {name}"
+    section = re.search(rf"^### `rota {name}`$(.*?)(?=^##|\Z)", page(*COMMAND_PAGES), re.MULTILINE | re.DOTALL)
+    assert section, f"docs/commands*.md have no section on rota {name}"
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     shared = {"--json", "--dir"}

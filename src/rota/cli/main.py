@@ -38,6 +38,7 @@ MODULES = {
     "trigger": "run",
     "direct": "run",
     "retry": "cancel",
+    "backfill": "cancel",
     "resume": "pause",
     "ack": "status",
     "touch": "status",
