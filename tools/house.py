@@ -99,7 +99,7 @@ def measure(source: Path = SOURCE) -> list[Figure]:
     return [
         Figure("modules", len(modules), 310),
         Figure("lines a module", total // len(modules), 220, at_least=True),
-        Figure("lines", total, 77_000),
+        Figure("lines", total, 77_100),
         Figure("modules imported by exactly one other", len(single), 50, members=tuple(single)),
         Figure(f"modules under {SMALL} lines", len(small), 20, members=tuple(small)),
         Figure("largest folder: CLI commands", folders[COMMANDS], 27),

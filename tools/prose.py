@@ -21,7 +21,7 @@ RULES = r"\b(?:R-\d\d|INV-\d+|DEC-\d+|CON-\d+)\b"
 IN_CODE = re.compile(f"{PEOPLE}|{OPENINGS}|{PRIVATE}", re.IGNORECASE)
 ON_PAGES = re.compile(rf"\b(?:whoever|whom|somebody|nobody)\b|^Who (?!.*\?)|[.;:,] who\b|{PRIVATE}", re.IGNORECASE)
 CITED = re.compile(RULES)
-LIMITS = {"src": 1340, "pages": 0, "internals": 10}
+LIMITS = {"src": 10, "pages": 0, "internals": 10}
 """Places that may remain: the words have right uses too ("who" in a question that a person asks)."""
 INTERNALS = ROOT / "docs" / "internals"
 

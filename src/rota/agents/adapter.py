@@ -1,4 +1,4 @@
-"""What all adapters of agent programs share: the record, events, transcripts, endings and provider errors."""
+"""The parts that all adapters of agent programs share: the record, events, transcripts, endings and provider errors."""
 
 import json
 import os

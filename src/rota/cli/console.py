@@ -100,7 +100,7 @@ class Console:
         names = self._store.read(job_names) if not self._as_json else []
         self._width = max((len(name) + 4 for name in names), default=self._width)
 
-    # what the scheduler tells
+    # output of the scheduler
 
     def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
         """Print that the scheduler is up."""

@@ -375,14 +375,14 @@ READS = frozenset(
         *("show", "simulate", "status", "usage", "verify", "workers"),
     }
 )
-"""What agents may type: it changes nothing, or bounds itself (`mcp`)."""
+"""Commands that agents may use: they change nothing, or have their own limits (`mcp`)."""
 ACTS = {"approve": ("job",), "ack": ("what", "everything"), "simulate": ("svg",)}
 """Params with which a command that agents may type changes something, or writes a file: then it is an act."""
 STARTS = frozenset({"run", "trigger"})
 BEYOND = ("force", "next_slot", "file")
 """Ways to start a job that pass its overlap and conditions, the queue, or the limit of an hour."""
 STATELESS = frozenset({"check", "completion", "help", "import", "schema"})
-"""What opens no state: a maker without rights may type it too."""
+"""Commands that open no state: an author without rights may use them too."""
 
 
 def command_path(ctx: click.Context) -> str:

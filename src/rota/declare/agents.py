@@ -73,7 +73,7 @@ class FunctionAdapter:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is stored with the jobs of the agent."""
+        """The part of an agent that is stored with its jobs."""
         found = {"capabilities": list(self.capabilities), "provider": self.provider}
         return {key: value for key, value in found.items() if value}
 
@@ -150,15 +150,15 @@ MAX_TURNS = 10
 DEFAULT = "claude"
 LIMITS = ("allowed_tools", "max_turns", "max_usd")
 ENFORCED = ("model", *LIMITS)
-"""What a program may not be able to keep."""
+"""Limits that a program may be unable to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """The agents of the providers that older files name."""
 _GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *ENFORCED)
-"""What a job gets from its agent when it says nothing else."""
+"""Keys that a job inherits from its agent."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
 OF_ITS_AGENT = ("agent", "provider")
-"""What the agent says for its schedules."""
+"""Keys of an agent that apply to its schedules."""
 OTHER_WORK = ("command", "shell", "run")
 USUAL_SCHEDULES = {"cron": "0 0 * * *", "interval": "1h"}
 """Keys that an agent without a process, or without a folder, has no use for."""

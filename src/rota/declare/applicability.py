@@ -31,7 +31,7 @@ SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What kind of job it is, as far as that decides which keys it knows."""
+    """The kind of a job, which decides the keys that apply."""
 
     schedule: str
     work: Kind
@@ -46,7 +46,7 @@ class JobShape:
 
 @dataclass(frozen=True, slots=True)
 class KeyRequirement:
-    """What a key needs to mean something, and the keys that decide it."""
+    """The requirement of a key, and the keys that decide it."""
 
     fits: Callable[[JobShape], bool]
     looks_at: tuple[str, ...]

@@ -104,7 +104,7 @@ def means_something(quiet: QuietHours, schedule: Schedule) -> bool:
 
 
 def quiet_of_poll(file: QuietHours | None, schedule: Schedule) -> QuietHours | None:
-    """Return the quiet hours of the poll: they slow it whatever their policy, so that jobs which run get their data."""
+    """Return the quiet hours of the poll: every policy slows it, so that running jobs still get their data."""
     if file is None or schedule.by_mode is None:
         return None
     return replace(file, policy=QuietPolicy.DORMANT)

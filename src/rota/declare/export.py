@@ -206,7 +206,7 @@ _AGENT = AgentWork("", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What the exported file says for all jobs; `interpreter` is what `python` resolves to."""
+    """The parts of the exported file that apply to all jobs; `interpreter` is what `python` resolves to."""
 
     folder: str
     timezone: str = "UTC"

@@ -19,7 +19,7 @@ KEY = "include"
 CODE = "include"
 JOB_CODE = "job_in_file"
 PART_SECTIONS = ("jobs", "groups", "pools")
-"""What a part may hold; everything else is said once, for the whole project."""
+"""Sections of a part; the others stand once, in the file of the project."""
 PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _MAGIC = re.compile(r"[*?\[]")
 _HEAD = re.compile(r"([\"']?)include\1[ \t]*:")
@@ -44,7 +44,7 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class IncludeMatches:
-    """What the patterns of one file match."""
+    """The files that the patterns of one file match."""
 
     files: tuple[Included, ...] = ()
     problems: tuple[Problem, ...] = ()

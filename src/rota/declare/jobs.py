@@ -183,7 +183,7 @@ def _shell_problems(path: KeyPath, text: str) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """What the project gives to each of its jobs."""
+    """Values that each job inherits from the project."""
 
     folder: str
     home: str
@@ -349,7 +349,7 @@ def _with_agent(spec: JobSpec, keys: Keys, project: JobDefaults) -> tuple[JobSpe
             refuse_source_elsewhere(keys.get("work_source"), project.python)
     except BadValue as error:
         return spec, following(error.problems, "agent", "provider")
-    if work is None:  # what is wrong with its agent is told there
+    if work is None:  # problems of its agent are reported there
         return spec, []
     most = None if work.max_usd is None else round(work.max_usd * MILLION)
     return replace(

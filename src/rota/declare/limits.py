@@ -27,7 +27,7 @@ from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry,
 from rota.rules.budgets import say_amount
 
 WrittenDraws = Mapping[KeyPath, Draw]
-"""What a job draws, by where in its value that stands."""
+"""The draws of a job, by their place in its value."""
 
 CAPACITY = 1_000_000
 POOL_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
@@ -189,7 +189,7 @@ _REPEATED: Mapping[str, Reader] = {"after": whole(1, FAILURES), "backoff_max": r
 WrittenNames = Mapping[KeyPath, str]
 """The accounts that a job names, by where in its value that stands."""
 WrittenEstimates = Mapping[str, Decimal]
-"""What a run is expected to cost, by account; under the empty name: in the one account that there is."""
+"""The expected cost of a run, by account; the empty name means the only account."""
 
 MAX_AMOUNT = 10**15
 ACCOUNT_HINT = "write `budgets: {claude-day: {usd: 10, per: day}}`"

@@ -37,7 +37,7 @@ Shared = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the including project gives to the reading of an included one."""
+    """Values that an included project gets from the including one."""
 
     folder: Path
     shared: Shared
@@ -56,7 +56,7 @@ class FileRead:
     found: IncludeMatches
     jobs: tuple[JobSpec, ...]
     shared: Shared
-    """What the file writes of the sections that all files have in common."""
+    """The shared sections as the file writes them."""
     notes: tuple[str, ...]
     problems: tuple[Problem, ...]
     agents: tuple[Agent, ...] = ()
@@ -77,7 +77,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What the including file and the included ones say together."""
+    """The merged content of the including file and the included ones."""
 
     jobs: tuple[JobSpec, ...]
     shared: Shared

@@ -1,4 +1,4 @@
-"""What Python modules register and define, read from their source: nothing of them is run."""
+"""Names that Python modules register and define, read from their source without running it."""
 
 import ast
 import importlib.util
@@ -216,7 +216,7 @@ def _read_statements(found: ModuleSource, tree: ast.Module, rota: set[str], dire
                 elif _name_of(target) not in INERT:
                     found.opaque = True
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            found.opaque = True  # what it calls may register more
+            found.opaque = True  # its calls may register more
     return used
 
 

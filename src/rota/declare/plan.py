@@ -158,7 +158,7 @@ T = TypeVar("T")
 
 
 class ChangeKind(StrEnum):
-    """What happens to one job."""
+    """The change of one job."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -186,7 +186,7 @@ class Plan:
     changes: tuple[JobChange, ...]
     empties: bool = False
     settings: tuple[str, ...] = ()
-    """What differs in the settings that are stored with the jobs: pools, aging, budgets and prices."""
+    """Changes of the settings that are stored with the jobs: pools, aging, budgets and prices."""
 
     @property
     def changing(self) -> tuple[JobChange, ...]:

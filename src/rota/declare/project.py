@@ -101,7 +101,7 @@ def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What the sections of a file say, before the names in them are looked up."""
+    """The sections of a file, before names in them are resolved."""
 
     settings: Settings
     shared: Shared
@@ -204,7 +204,7 @@ def _unpolled(
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a project's file says, complete and checked."""
+    """The content of a project's file, complete and checked."""
 
     settings: Settings
     jobs: tuple[JobSpec, ...]

@@ -20,7 +20,7 @@ FinderOf = Callable[[str, Settings], FunctionFinder]
 """Makes a finder for another interpreter from its path and the project."""
 LEFT = "budget_left"
 NamesOf = Mapping[str | None, Names]
-"""What each interpreter knows; None: this one."""
+"""The registered names of each interpreter; None: this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """What became of the names of a file: the problems, with their whole paths, and what each interpreter knows."""
+    """The resolved names of a file: problems with their paths, and the names of each interpreter."""
 
     problems: tuple[Problem, ...] = ()
     names: NamesOf = field(default_factory=dict)
@@ -84,7 +84,7 @@ def known_agents(
 ) -> Mapping[str, RegisteredAgent] | None:
     """Return the Python functions of this process that are agents; None where a module fails.
 
-    Those of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
+    Functions of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
     """
     if functions is None and settings.python is None:
         finder = ImportingFinder if imports else SourceFinder

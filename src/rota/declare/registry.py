@@ -150,7 +150,7 @@ class Registry:
 
 
 default = Registry()
-"""What `@rota.job`, `@rota.condition` and `@rota.agent` fill."""
+"""The registry that `@rota.job`, `@rota.condition` and `@rota.agent` fill."""
 
 
 def _decorator(names: dict[str, Function], name: Any, *, kind: str) -> Any:

@@ -86,14 +86,14 @@ PRIORITY = 1000
 
 
 class PollGroup(StrEnum):
-    """What `group:` of an older file says: whether a job needs the shared poll."""
+    """Values of `group:` in older files: whether a job needs the shared poll."""
 
     LOCAL = "local"
     REMOTE = "remote"
 
 
 class WorkType(StrEnum):
-    """What `type:` may say; it must agree with the work that is given."""
+    """Values of `type:`; it must agree with the given work."""
 
     COMMAND = "command"
     SHELL = "shell"

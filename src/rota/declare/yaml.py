@@ -40,7 +40,7 @@ _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
 )
 UNUSABLE = re.compile("[\x00\ud800-\udfff]")
-"""What no program can be given, however it is written."""
+"""Characters that no program can receive."""
 TEXT_HINT, KEY_HINT = "no program can be given such a text; remove it", "remove it"
 
 
@@ -67,7 +67,7 @@ class UnreadableText(Exception):
 
 @dataclass(slots=True)
 class Composed:
-    """What the events of one text amount to."""
+    """The result of the events of one text."""
 
     data: Any = None
     keys: dict[KeyPath, Mark] = field(default_factory=dict)
@@ -345,7 +345,7 @@ Stamp = tuple[int, ...]
 class Document:
     """The content of a file: plain values, where each key and item stands, and what is wrong with the YAML itself.
 
-    What stands below a `spoilt` path is not what the user meant: nothing more is said about it.
+    Values below a `spoilt` path are not reported again.
     """
 
     file: str

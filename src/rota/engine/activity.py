@@ -45,7 +45,7 @@ def touching(operation: Callable[[Database], T], *, what: str, now: datetime) ->
 
 
 def note_agents(db: Database, run_ids: Sequence[str], *, now: datetime) -> None:
-    """Count the ends of these runs of agents as activity, unless a job that goes by the mode started them (R-18).
+    """Count the ends of these runs of agents as activity, unless a job that goes by the mode started them.
 
     Otherwise such a job would keep itself active.
     """
@@ -133,7 +133,7 @@ def outlook(db: Database, *, now: datetime) -> Outlook:
 
 
 def _activity(db: Database, now: datetime) -> datetime | None:
-    """Return when the last activity was; one that a clock set back left in the future counts as now (R-26)."""
+    """Return when the last activity was; one that a clock set back left in the future counts as now."""
     found = activity_table.last_activity(db)
     return None if found is None else min(found.at, now)
 
@@ -254,5 +254,5 @@ def _served_elsewhere(db: Database) -> bool:
 
 
 def unseen(db: Database, *, now: datetime) -> timedelta:
-    """Return how long no tick looked, nothing where a serving process is the newest (R-10)."""
+    """Return how long no tick looked, nothing where a serving process is the newest."""
     return read_ticks(db).unseen(now) if in_tick_mode(db) else timedelta()

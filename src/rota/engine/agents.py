@@ -87,7 +87,7 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings)
         files=files,
         stdin=str(surroundings.folder / STDIN) if invocation.stdin is not None else None,
         errors_apart=True,
-        # What the agent said is read from its output; where none is to be kept it goes once it was read.
+        # The result of the agent is read from its output, which is deleted afterwards if the job keeps none.
         output=OutputPolicy.FULL,
     )
 

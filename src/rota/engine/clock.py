@@ -43,12 +43,12 @@ class Alarm(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Release the timer."""
         ...
 
 
 def make_alarm(clock: Clock, event: asyncio.Event) -> Alarm:
-    """Return the best alarm of this system for the running loop (R-26)."""
+    """Return the best alarm of this system for the running loop."""
     return TimerAlarm(event) if hasattr(ctypes.CDLL(None), "timerfd_create") else SleepAlarm(clock, event)
 
 
@@ -73,7 +73,7 @@ class TimerAlarm:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Release the timer."""
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
 
@@ -105,7 +105,7 @@ class SleepAlarm:
             self._handle = asyncio.get_running_loop().call_later(pause.total_seconds(), self._look)
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Release the timer."""
         if self._handle is not None:
             self._handle.cancel()
 

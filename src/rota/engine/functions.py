@@ -92,7 +92,7 @@ class FunctionTable:
 
 
 class Prepared(NamedTuple):
-    """What a run will call as soon as its start is stored, or how it ends since that cannot be made."""
+    """The prepared call of a run, or its outcome if the preparation failed."""
 
     claimed: Claimed
     call: FunctionCall | Outcome
@@ -252,13 +252,13 @@ class InProcessFunctions:
         return bool(abandoned) and any(token.partition(CONDITION)[0] == run_id for token in abandoned)
 
     async def until_free(self, job_id: str) -> None:
-        """Wait until no code of an ended run of this job still runs (R-12)."""
+        """Wait until no code of an ended run of this job still runs."""
         while any(self._jobs.get(token) == job_id for token in self._runner.abandoned()):
             self._freed.clear()
             await self._freed.wait()
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Release the threads."""
         self._runner.close()
 
     def _context(self, claimed: Claimed, function: Function, token: str) -> JobContext:

@@ -27,7 +27,7 @@ class Launched(Protocol):
         ...
 
     def open(self) -> None:
-        """Let it begin."""
+        """Start it."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Processes(Protocol):
         ...
 
     async def sweep(self, run_id: str) -> list[int]:
-        """Kill whatever carries the run's tag; return what could not be killed."""
+        """Kill all processes with the run's tag; return those that survived."""
         ...
 
 
@@ -99,7 +99,7 @@ class Functions(Protocol):
         ...
 
     async def until_free(self, job_id: str) -> None:
-        """Wait until no code of an ended run of this job still runs (R-12)."""
+        """Wait until no code of an ended run of this job still runs."""
         ...
 
 
@@ -117,7 +117,7 @@ class Sources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent to a target. `id` is the same over all attempts; `at` is when this one is made."""
+    """A message to a target. `id` is the same over all attempts; `at` is when this one is made."""
 
     id: str
     target: Target
@@ -126,7 +126,7 @@ class Message:
 
 
 class Post(Protocol):
-    """Tells targets."""
+    """Sends messages to targets."""
 
     async def send(self, letter: Message) -> DeliveryResult:
         """Make one attempt; nothing that goes wrong outside is raised."""

@@ -39,7 +39,7 @@ class KeeperAtGate:
         return self.spawned.identity
 
     def open(self) -> None:
-        """Let it begin."""
+        """Start it."""
         self.spawned.gate.open()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class KeeperProcesses:
         return await asyncio.to_thread(read_agent, folder, ended, secrets) if (folder / TASK).exists() else ended
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
-        """Run a condition in a process of its own (R-09)."""
+        """Run a condition in a process of its own."""
         folder = self._folder(claimed.run.id) / "conditions" / str(index)
         began = self._clock.monotonic()
         try:
@@ -121,11 +121,11 @@ class KeeperProcesses:
         return read_ended(self._folder(run_id)) is not None
 
     async def sweep(self, run_id: str) -> list[int]:
-        """Kill whatever carries the run's tag; return what could not be killed."""
+        """Kill all processes with the run's tag; return those that survived."""
         return await asyncio.to_thread(kill_tagged, run_id)
 
     def close(self) -> None:
-        """Let the spawner go; keepers stay."""
+        """Close the spawner; keepers stay."""
         self._spawner.stop()
 
     def _facts(self, claimed: Claimed) -> RunFacts:
@@ -172,7 +172,7 @@ def run_facts(claimed: Claimed, *, scheduler_state: Mapping[str, Any] = NOTHING)
 
 
 def answer(condition: Condition, result: CheckResult, *, took_ms: int) -> ConditionResult:
-    """Return what a condition's exit code means: 0 pass, 10 false, anything else an error (R-09)."""
+    """Return what a condition's exit code means: 0 pass, 10 false, anything else an error."""
     title = condition.title
     if result.exit_code == 0:
         return ConditionResult(title, "pass", "exit 0", took_ms, output=result.output)

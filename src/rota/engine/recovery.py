@@ -227,7 +227,7 @@ async def _outcome_of(heir: RecoveryContext, left: Left, action: Recovery) -> Ou
 
 
 def resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now: datetime) -> None:
-    """End a run that a process that is gone had claimed and not started, or let it wait again (R-01)."""
+    """End a run that a process that is gone had claimed and not started, or let it wait again."""
     if owned.cancel_reason is not None:
         outcome = Outcome(Status.CANCELLED, owned.cancel_reason)
         end_run(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
@@ -262,7 +262,7 @@ _OVERWRITTEN_HINT = (
 
 
 class DamageCheck:
-    """Reads a database file for damage, in a thread; `found` is the message for people, `who` the process to stop."""
+    """Reads a database file for damage, in a thread; `who` names the process to stop."""
 
     def __init__(self, path: Path, *, who: str) -> None:
         self._path = path
@@ -304,7 +304,7 @@ def watch_state(state: Path, session: Session, *, alone: bool) -> "StateWatch":
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What happened to the state of a process, and what to do about it."""
+    """Damage of the state of a process, with a remedy."""
 
     what: str
     hint: str

@@ -205,7 +205,7 @@ class Engine:
         return None
 
     def start(self, make_alarm: AlarmFactory) -> None:
-        """Let the loops run."""
+        """Run the loops."""
         self._tasks = [asyncio.create_task(loop.run(make_alarm), name=f"rota-{loop.name}") for loop in self.loops]
 
     async def end(self) -> None:
@@ -221,7 +221,7 @@ class Engine:
         self.callers.close()
 
     async def abandon(self) -> None:
-        """End the trees of everything that is carried, at once, and record nothing: it is no longer ours (R-22)."""
+        """End the trees of everything that is carried, at once, and record nothing: it is no longer ours."""
         self.claimer.abandon()
         left = self.executor.abandon()
         self._recorder.forget()
@@ -275,7 +275,7 @@ class Engine:
     # the clock
 
     async def follows_clock(self) -> bool:
-        """Return whether what is due may be done: on a shared database only while the clocks agree (R-41)."""
+        """Return whether what is due may be done: on a shared database only while the clocks agree."""
         agreed = self.server_clock.agrees
         agrees = await self.server_clock.look()
         if agrees and not agreed:

@@ -68,7 +68,7 @@ _WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
 _PART = r"([0-9]{1,9}(?:[.,][0-9]{1,6})?)\s*(s|sec|second|m|min|minute|h|hr|hour|d|day|w|week)s?"
 WRITTEN_LIMIT = 40
 _MEANT = re.compile(r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)")
-"""A number and a unit, whatever is wrong with them."""
+"""A number and a unit, right or wrong."""
 
 
 def parse_duration(text: str | int, /) -> timedelta:

@@ -158,7 +158,7 @@ class OutputPolicy(StrEnum):
 
 
 class OnRestart(StrEnum):
-    """What a new scheduler does with a command that survived the old one."""
+    """The action of a new scheduler on a command that survived the old one."""
 
     ADOPT = "adopt"
     KILL = "kill"

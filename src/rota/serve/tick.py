@@ -156,7 +156,7 @@ class Tick(Host):
         report.file_problem = self._file.problem
         report.ready, report.next_at = self._store.read(_coming)
 
-    # what was started
+    # the started runs
 
     async def _carry(self) -> None:
         """Wait until all runs of this tick have ended and are recorded, or a stop is requested."""

@@ -216,7 +216,7 @@ class ScriptedProcesses:
         self.callers: dict[ProcessIdentity, asyncio.Event] = {}
         self.begun: list[str] = []
         self.given: dict[str, Claimed] = {}
-        """What each run was given when it started, by its handle."""
+        """The arguments of each run at its start, by its handle."""
         self.refused: dict[str, Exception] = {}
         self.turned_away: list[str] = []
         """The runs that were not started because of `refused`."""

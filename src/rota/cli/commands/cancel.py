@@ -112,7 +112,7 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
                     run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
                     name, shape = run.handle, dict(run_json(run))
             except RotaError as error:
-                refused.append(error)  # one that cannot be cancelled does not keep the others
+                refused.append(error)  # a failure does not stop the other cancellations
                 continue
             told.append({**shape, "told": words})
             if not invocation.as_json:
@@ -274,7 +274,7 @@ def retry_command(
             try:
                 retried = _retry(invocation, place, store, handle=handle, wishes=wishes)
             except RotaError as error:
-                refused.append(error)  # one that cannot be run again does not keep the others
+                refused.append(error)  # a failure does not stop the other retries
                 continue
             if follow and retried.born is not None:
                 return _follow(invocation, place, store, retried)

@@ -1,4 +1,4 @@
-"""What `rota run --dry-run` prints."""
+"""The output of `rota run --dry-run`."""
 
 import shlex
 from collections.abc import Iterator

@@ -160,7 +160,7 @@ def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | No
     for job in chosen:
         schedule = job.spec.schedule
         if since is None or job.paused_at is not None:
-            fires = coming_fires(job, n=limit)  # those inside a pause are left out
+            fires = coming_fires(job, n=limit)  # fires inside a pause are left out
         else:
             fires = (
                 next_fires(schedule, _begin(schedule, since), limit, created_at=job.created_at, name=job.name)

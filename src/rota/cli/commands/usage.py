@@ -92,7 +92,7 @@ def _show(view: "UsageView", tz: str) -> None:
 
 
 UNNAMED = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
-"""What those lines are called that have no name."""
+"""The labels of lines without a name."""
 
 
 COLUMNS: "list[tuple[str, Callable[[Used], str]]]" = [

@@ -22,7 +22,7 @@ DOES = {
     (False, False): "takes runs again",
     (False, True): "would take runs again",
 }
-"""What a worker does that is drained or not, and what it would do."""
+"""The state of a worker that is drained or not, now and in a dry run."""
 UNCHANGED = "nothing was changed (--dry-run)"
 COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
 

@@ -354,7 +354,7 @@ _BACKGROUND = re.compile(r"(?<![&>])&\s*$")
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What the variables in force at an entry mean for its job."""
+    """The effect of the current variables on the job of an entry."""
 
     env: Mapping[str, Any]
     """Variables; one whose value looks like a secret as {secret: NAME}."""

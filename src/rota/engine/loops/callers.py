@@ -1,4 +1,4 @@
-"""The callers of direct calls (R-13): watched while they wait and while they are served, dismissed at a stop."""
+"""The callers of direct calls: watched while they wait and while they are served, dismissed at a stop."""
 
 import asyncio
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class PeerNotifier:
         self._told_at: float | None = None
 
     def notify(self) -> None:
-        """Let others look, if there are any and this machine is full. Call from the event loop."""
+        """Wake other machines if this one is full. Call from the event loop."""
         now = self._clock.monotonic()
         if not self._shared or self._slots.free() or (self._told_at is not None and now < self._told_at + LEAST_PAUSE):
             return
@@ -37,7 +37,7 @@ class PeerNotifier:
 
 
 def announce(db: Database) -> None:
-    """Let schedulers on other machines look again."""
+    """Wake schedulers on other machines."""
     db.announces = True
 
 
@@ -57,7 +57,7 @@ ASIDE_FROM = 128
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a claim brought, and whether there may be more."""
+    """The result of a claim, and whether there may be more."""
 
     claimed: list[Claimed]
     more: bool
@@ -93,7 +93,7 @@ class Claimer:
         self._storage_errors = storage_errors
         self._events = events
         self._trusted = trusted
-        """Whether the clock may be followed (R-41)."""
+        """Whether the clock may be followed."""
         self._known = ClaimCache()
         self._again = False
         self._claiming: asyncio.Future[Claims] | None = None
@@ -102,7 +102,7 @@ class Claimer:
         self.pulse = Pulse()
         """How often claims failed in a row; their rounds end before they do."""
         self.until: datetime | None = None
-        """Only what was there by then is claimed; None: everything (R-24)."""
+        """Claim only runs that were queued by then; None: all."""
 
     async def over(self, *, within: float | None = None) -> None:
         """Wait until no claim is under way, or so many seconds have passed."""

@@ -356,7 +356,7 @@ class Executor:
         await self._put_back(claimed)
 
     async def _pass_poll(self, claimed: Claimed) -> Claimed | None:
-        """Give a run that needs the poll its data, or put it back to wait for the next one (R-16)."""
+        """Give a run that needs the poll its data, or put it back to wait for the next one."""
         if not claimed.spec.gates.needs_poll:
             return claimed
         # A direct call does not wait for anything but its slot: it takes the newest data there is.
@@ -523,7 +523,7 @@ class Executor:
             self._functions.stop(carried.run_id)
 
     async def _start_at_gate(self, claimed: Claimed, launched: Launched) -> bool:
-        """Store the start with the keeper's pid; the gate stays shut unless that is committed (R-01, R-28)."""
+        """Store the start with the keeper's pid; the gate stays shut unless that is committed."""
         try:
             started = await self._start(claimed, launched.identity)
         except BaseException:
@@ -611,6 +611,6 @@ def no_agents_running(db: Database, claimed: Claimed) -> bool:
 
 
 def budget_left(db: Database, claimed: Claimed, *, clock: Clock) -> bool:
-    """Return whether all accounts of the job have room for what a run of it is expected to cost (R-19)."""
+    """Return whether all accounts of the job have room for what a run of it is expected to cost."""
     found = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
     return all(charge.fits for charge in found)

@@ -57,7 +57,7 @@ class Firer:
         try:
             fired = await firing
         except StateError:
-            raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
+            raise  # not this job's fault: the loop retries all jobs; the misfire policy covers late instants
         except Exception as error:
             self.quarantine[job_id] = now + QUARANTINE
             log.exception("job failed to fire", job=job_id, error=str(error))
@@ -226,7 +226,7 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
 
 
 def _wait_anew(db: Database, job_id: str) -> None:
-    """Let an instant that was moved wait for the quiet hours it lies in now: their end is of the calendar (R-17)."""
+    """Defer a moved instant to the end of its present quiet hours, by the calendar."""
     job = jobs.job_by_id(db, job_id)
     if job.next_for is not None and has_waits(job.spec.schedule):
         jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
@@ -246,7 +246,7 @@ def catch_up_with_step(
 def may_catch_up(db: Database, *, worker_id: str, boot_id: str) -> bool:
     """Return whether no other machine fires now or has fired since this one did.
 
-    What another machine's clock wrote tells nothing about ours: so after a reboot only the last one to fire looks.
+    Rows of another machine say nothing about this clock: after a reboot only the last machine that fired compares them.
     """
     if processes.others_that_fire(db, worker_id=worker_id):
         return False

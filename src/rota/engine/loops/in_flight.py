@@ -34,7 +34,7 @@ class RunPhase(Enum):
 
 
 class RunStep(Enum):
-    """What happens to a run in a slot."""
+    """Events of a run in a slot."""
 
     ENTER = auto()
     """Its task begins."""
@@ -81,7 +81,7 @@ class StopRequest(Enum):
 
 
 class OnExit(Enum):
-    """What becomes of a run that is taken from its gates."""
+    """The way back of a run that is taken from its gates."""
 
     END = auto()
     REQUEUE = auto()
@@ -99,7 +99,7 @@ EXITS: Mapping[tuple[OnExit, OnExit], OnExit] = {
     (OnExit.END, OnExit.REQUEUE): OnExit.REQUEUE,
     (OnExit.REQUEUE, OnExit.REQUEUE): OnExit.REQUEUE,
 }
-"""A run that goes back to the queue goes back, whatever is asked later: the transaction looks for a stored wish."""
+"""A run that is requeued stays requeued: the transaction looks for a stored cancel request."""
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
@@ -131,7 +131,7 @@ class InFlightRun:
     shares: bool = False
     """Whether its output goes into the database too."""
     work: Work | None = None
-    """What it does, where that is known."""
+    """The activity of the run, if known."""
 
     @property
     def agent(self) -> bool:

@@ -30,7 +30,7 @@ JOIN_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LostWork:
-    """What a lost process left: runs that failed, how many calls did, and runs that went back to the queue."""
+    """The work of a lost process: failed runs, the number of failed calls, and requeued runs."""
 
     runs: tuple[str, ...]
     calls: int

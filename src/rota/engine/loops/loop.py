@@ -52,7 +52,7 @@ class Loop:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Let the loop look again at once. Call from its event loop."""
+        """Wake the loop at once. Call from its event loop."""
         self._woken.set()
 
     async def run(self, make_alarm: AlarmFactory) -> None:

@@ -49,7 +49,7 @@ class Deliveries:
         self.loop = Loop("deliveries", self.round, clock=clock)
 
     async def round(self) -> datetime | None:
-        """Tell of runs that are late, begin to send what is due; return when to look again."""
+        """Notify of late runs, start due deliveries; return the time of the next round."""
         now = self._clock.now()
         late = self._store.read(notifications.next_deadline)
         if late is not None and late <= now:

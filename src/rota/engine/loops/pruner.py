@@ -34,7 +34,7 @@ PRUNED_KEY = "pruned_at"
 
 @dataclass(frozen=True, slots=True)
 class OutputOwner:
-    """What is known of the run or direct call that a folder of output belongs to."""
+    """The run or direct call that owns a folder of output."""
 
     job_id: str | None
     finished: bool
@@ -67,7 +67,7 @@ class Pruner:
         """Whether it looks after the database too; the output in its folder is its own affair in any case."""
 
     async def round(self) -> datetime | None:
-        """Let go of everything older than its retention."""
+        """Delete everything older than its retention."""
         now = self._clock.now()
         if self._stays:
             await self._prune(now)

@@ -213,7 +213,7 @@ class Recorder:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
         self._events.recorded(Recorded(batch, left, stored))
         if aside:
-            self.flush()  # what has gathered meanwhile
+            self.flush()  # results that arrived meanwhile
         if not self._slots.filling:
             self._events.freed()
 

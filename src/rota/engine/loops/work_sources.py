@@ -68,14 +68,14 @@ class WorkReporter:
                 self._begin(claim)
 
     async def settle(self, key: str) -> None:
-        """Tell a source all that is due before it is asked again: what came back may be what it gives next."""
+        """Send a source its due reports before the next claim: a released item may be the next one."""
         await self.round()
         theirs = [task for known, task in self._telling.values() if known == key]
         if theirs:
             await asyncio.wait(theirs)
 
     async def finish(self, within: timedelta = FINISH_TIMEOUT) -> None:
-        """Tell what is due before the process ends; what takes longer is left to the next one."""
+        """Send due reports before the process ends; the next process sends the rest."""
         try:
             if self._taking:
                 await asyncio.wait(self._taking, timeout=within.total_seconds())
@@ -174,7 +174,7 @@ class Items:
         return claimed._replace(brief=replace(claimed.brief, item=item))
 
     def left(self, run_id: str) -> None:
-        """Let the sources be told about a run that ended or went back to the queue."""
+        """Wake the reports of a run that ended or was requeued."""
         if run_id in self._asked:
             self._asked.discard(run_id)
             self._outbox.loop.wake()

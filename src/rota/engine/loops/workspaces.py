@@ -1,4 +1,4 @@
-"""The folders that agents work in: made before a run starts, and looked at when it has ended (section 8)."""
+"""The folders that agents work in: made before a run starts, and looked at when it has ended."""
 
 import asyncio
 import os

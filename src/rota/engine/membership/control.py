@@ -67,7 +67,7 @@ class WakeSocket:
 
 
 def wake(state: Path) -> None:
-    """Tell the scheduler of this state folder to look again; a full socket or no scheduler is fine."""
+    """Wake the scheduler of this state folder; a full socket or no scheduler is fine."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
         sender.settimeout(0)
         with _reachable(state / NAME) as address:

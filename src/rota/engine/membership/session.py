@@ -1,4 +1,4 @@
-"""One process's claim to schedule on a state folder: its locks, its epoch, and its goodbye (R-22, R-23)."""
+"""One process's claim to schedule on a state folder: its locks, its epoch, and its goodbye."""
 
 import os
 import socket
@@ -56,7 +56,7 @@ UNNAMED = Entrance()
 class Session:
     """A process that schedules: its identity in the database, and the lock that shows it lives.
 
-    `living`: the other processes of this worker that carried something when this one entered, ticks (R-24).
+    `living`: the other processes of this worker that carried something when this one entered, ticks.
     `leased`: other machines know that it lives by its lease alone.
     """
 
@@ -74,7 +74,7 @@ def with_slots(settings: Settings, slots: int | None) -> Settings:
 
 
 async def take_turn(state: Path, clock: Clock, *, within: timedelta) -> locks.Lock | None:
-    """Take the lock under which one process at a time enters, recovers, fires and claims (R-24); None: not in time."""
+    """Take the lock under which one process at a time enters, recovers, fires and claims; None: not in time."""
     deadline = clock.monotonic() + within.total_seconds()
     while (lock := locks.take(state / locks.TICK_LOCK)) is None and clock.monotonic() < deadline:
         await pause_for(ASK_AGAIN)
@@ -84,7 +84,7 @@ async def take_turn(state: Path, clock: Clock, *, within: timedelta) -> locks.Lo
 
 
 async def take_serving_lock(state: Path, clock: Clock) -> locks.Lock:
-    """Take the lock of a serving process in our turn: a tick that looks would fire and claim beside us (R-24)."""
+    """Take the lock of a serving process in our turn: a tick that looks would fire and claim beside us."""
     turn = await take_turn(state, clock, within=TICK_PATIENCE)
     if turn is None:
         hint = "wait for it, or look for it with `rota status`"
@@ -193,7 +193,7 @@ def _enter(
 
 
 def _lease_all(db: Database, worker_id: str) -> None:
-    """Lease this process, and those of this folder that may be gone: what they left is ours to recover (R-23)."""
+    """Lease this process, and those of this folder that may be gone: what they left is ours to recover."""
     for process in processes.open_processes(db):
         if process.worker_id == worker_id:
             processes.renew_lease(db, process.epoch, lease=LEASE)

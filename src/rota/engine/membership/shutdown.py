@@ -146,7 +146,7 @@ class Stopping:
         self.unstored = len(executor.carried)
 
     def refuse_unstored(self, place: Path, *, who: str) -> None:
-        """Say how many results could not be stored before the end, if any; `who` looks after them."""
+        """Log the number of results that could not be stored; `who` names the process that recovers them."""
         if not self.unstored or self._stopped is None:
             return
         results, gone = f"{self.unstored} results" if self.unstored > 1 else "a result", self._gone()
@@ -163,7 +163,7 @@ def _end_of(stop: Stop) -> float | None:
 
 
 def _detach(engine: Engine) -> bool:
-    """Leave commands to their keepers, and reserved slots to their callers, for the next scheduler (R-23)."""
+    """Leave commands to their keepers, and reserved slots to their callers, for the next scheduler."""
     carried = engine.executor.carried.items()
     left = [run_id for run_id, one in carried if one.process is not None or one.reserved]
     for run_id in left:
@@ -204,7 +204,7 @@ class ShortLockStore:
         return self._store.submit(partial(_briefly, operation), manner)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._store.close()
 
 

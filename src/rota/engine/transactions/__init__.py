@@ -1,1 +1,1 @@
-"""What happens in one transaction: plain functions of a database."""
+"""Transactions: plain functions of a database."""

@@ -40,7 +40,7 @@ def hold(db: Database, *, request: WorkRequest, source: WorkSource, item: WorkIt
 
 
 def give_back(db: Database, claim: str, *, now: datetime) -> None:
-    """Plan that whatever a request may have claimed is given back: its source failed to answer."""
+    """Plan the release of an item that a failed request may have claimed."""
     work_items.end(db, claim, ClaimState.RELEASING, at=now, not_before=now)
 
 

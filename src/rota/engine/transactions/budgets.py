@@ -1,4 +1,4 @@
-"""Budgets in the database (R-19): reserved at the gate, counted on the way, settled with the end; all or none."""
+"""Budgets in the database: reserved at the gate, counted on the way, settled with the end; all or none."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

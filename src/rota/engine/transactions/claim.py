@@ -24,7 +24,7 @@ from rota.store.tables.direct_calls import WaitingCall
 from rota.store.tables.processes import lock_worker
 
 Specs = dict[tuple[str, int], JobSpec]
-"""Frozen definitions by job and version: they never change (INV-005)."""
+"""Frozen definitions by job and version: they never change."""
 MAX_CACHED_SPECS = 1000
 
 FRONT = 4
@@ -47,9 +47,9 @@ class ClaimOwner:
 
 
 class Claimed(NamedTuple):
-    """A run in a slot, with its frozen definition. `started`: nothing stood before its start (R-01).
+    """A run in a slot, with its frozen definition. `started`: nothing stood before its start.
 
-    `call`: a direct call, which has no row of a run (R-13).
+    `call`: a direct call, which has no row of a run.
     """
 
     run: runs.Candidate
@@ -98,9 +98,9 @@ def claim(
     until: datetime | None = None,
     known: ClaimCache | None = None,
 ) -> list[Claimed]:
-    """Fill the free slots: with direct calls (R-13), then with the runs that come first.
+    """Fill the free slots: with direct calls, then with the runs that come first.
 
-    `until`: take only what was there by then, and nothing that stands behind what came later (R-24). `known`: what
+    `until`: take only what was there by then, and nothing that stands behind what came later. `known`: what
     earlier claims of this process met.
     """
     known = known or ClaimCache()
@@ -155,7 +155,7 @@ def slots_to_fill(
 
 
 def usable_slots(db: Database, holder: ClaimOwner, free: Sequence[int]) -> list[int]:
-    """Return those of our free slots in which no other process of this worker has put anything (R-04, R-24)."""
+    """Return those of our free slots in which no other process of this worker has put anything."""
     lock_worker(db, holder.worker_id)
     return _not_taken(db, holder, free)
 
@@ -227,7 +227,7 @@ def _claim_round(
 
 
 def _chosen(db: Database, room: Room, takes: PoolFilter, *, free: int) -> list[ClaimCandidate]:
-    """Return the runs that come first and have room in their pools, in order (R-03); only those that are taken."""
+    """Return the runs that come first and have room in their pools, in order; only those that are taken."""
     if _is_plain(room, takes):
         return [ClaimCandidate(run) for run in runs.candidates(db, free=free)]
     going = _from_the_front(db, room, free=free) if takes.everything else None
@@ -291,7 +291,7 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: ClaimOwner, *, now: 
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
-    """Return whether nothing stands between claim and start: a function without gates that replaces no other (R-01).
+    """Return whether nothing stands between claim and start: a function without gates that replaces no other.
 
     An agent is given its brief in between.
     """

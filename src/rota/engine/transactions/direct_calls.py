@@ -1,4 +1,4 @@
-"""Direct calls in the database (R-13, DEC-004): served before the queue, first come first served, never preempting."""
+"""Direct calls in the database: served before the queue, first come first served, never preempting."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Alive = Callable[[ProcessIdentity], bool]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A call that got its slot. `started`: nothing stands before its start (R-01)."""
+    """A call that got its slot. `started`: nothing stands before its start."""
 
     call: WaitingCall
     run: runs.Candidate
@@ -130,7 +130,7 @@ def start(
 
 
 def put_back(db: Database, call: WaitingCall, *, epoch: int, now: datetime, lost: bool = False) -> bool:
-    """Let a call wait again that had a slot and did not start; `lost`: its process is gone."""
+    """Requeue a call that had a slot and did not start; `lost`: its process is gone."""
     released = direct_calls.release(db, call.id, epoch=epoch)
     if released:
         queue.give_back(db, [call.lane_id])

@@ -35,14 +35,14 @@ from rota.store.tables.queue import QueueSpot
 
 @dataclass(frozen=True, slots=True)
 class ManualStart:
-    """How overlap judges a manual start, and the retries in backoff whose place it takes (R-11, R-31)."""
+    """How overlap judges a manual start, and the retries in backoff whose place it takes."""
 
     verdict: Allow | After | Replace | Refuse | TooMany
     replaces: tuple[PendingRetry, ...] = ()
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """What the new run stores about the retries that it replaces."""
+        """The record of replaced retries in the new run."""
         return {"replaced": [one.handle for one in self.replaces]} if self.replaces else {}
 
 
@@ -68,7 +68,7 @@ def judge_start(
 
 
 def replace_retries(db: Database, replaces: Sequence[PendingRetry], *, by: RunRef, now: datetime) -> None:
-    """Cancel the retries whose place the run `by` takes; each of them names it (R-31)."""
+    """Cancel the retries whose place the run `by` takes; each of them names it."""
     for one in replaces:
         cancel(
             db, one.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and takes its place"
@@ -90,7 +90,7 @@ def enqueue(
     decisions: Mapping[str, Any] | None = None,
     replaces: Sequence[PendingRetry] = (),
 ) -> RunRef:
-    """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces (R-11, R-12, R-31)."""
+    """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces."""
     expires_after = job.spec.gates.expires_after
     run = runs.NewRun(
         id=new_id(now),
@@ -115,7 +115,7 @@ def enqueue(
 
 
 def _bear_group(db: Database, run: runs.NewRun) -> RunRef:
-    """Store the run of a group; unless it waits it begins at once, with all of its members (R-15)."""
+    """Store the run of a group; unless it waits it begins at once, with all of its members."""
     begins = run.waiting_for is None
     born = create_run(db, replace(run, begins=begins))
     if begins:
@@ -209,7 +209,7 @@ def cancel_group(db: Database, begun: Group, *, reason: Reason, now: datetime) -
 
 
 def active_for(db: Database, job: Job) -> tuple[ActiveRun, ...]:
-    """Return what overlap looks at: nothing where any number may run, so that a long queue costs nothing (R-11)."""
+    """Return what overlap looks at: nothing where any number may run, so that a long queue costs nothing."""
     return () if job.spec.overlap.policy is OverlapPolicy.ALLOW else active_runs(db, job.id)
 
 
@@ -237,7 +237,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What many runs of one job have alike. `chained`: each waits for the one before it."""
+    """The common part of many runs of one job. `chained`: each waits for the previous one."""
 
     job: Job
     trigger: Trigger
@@ -370,7 +370,7 @@ class _QueueGap:
         return (found for found in around if found.id not in moving)
 
     def fill(self, moved: Sequence[Run]) -> None:
-        """Give the runs positions in the gap; where it is too narrow, spread those around it anew (R-03)."""
+        """Give the runs positions in the gap; where it is too narrow, spread those around it anew."""
         window, found = 0, self._spread(moved, 0)
         while found is None:
             window = window * 2 or FIRST_WINDOW

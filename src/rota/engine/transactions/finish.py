@@ -247,7 +247,7 @@ def _follow_all(
     db: Database, ended: Sequence[runs.FinishedRun], *, now: datetime, standing: Mapping[str, jobs.JobState]
 ) -> None:
     further = follow_up(db, ended, now=now, standing=standing)
-    while further:  # what ends because these did: the rest of a group, and the group itself
+    while further:  # runs that end with these: the rest of a group, and the group itself
         more = _end(db, further, FinishMode.SINGLE, epoch=None, now=now)
         further = follow_up(db, more, now=now, standing=_standing(db, more, FinishMode.SINGLE))
     if ended:
@@ -332,7 +332,9 @@ def _chain(db: Database, ended: runs.FinishedRun) -> run_queries.Chain:
 
 def _let_go_waiting(db: Database, ended: runs.FinishedRun, *, now: datetime) -> list[runs.RunEnd]:
     further: list[runs.RunEnd] = []
-    before = ended.predecessor_id if ended.group_id is None else None  # what held a member concerns its group alone
+    before = (
+        ended.predecessor_id if ended.group_id is None else None
+    )  # the cause of a member's wait concerns its group alone
     for follower in run_queries.followers(db, ended.id):
         further += _pass_on(db, follower, before, now=now)
     for replacing in run_queries.replacing_runs(db, ended.job_id):
@@ -367,7 +369,7 @@ def _end_scheduled(db: Database, ended: runs.FinishedRun, begun: run_queries.Cha
 
 
 def _count_failures(db: Database, job: Job, ended: runs.FinishedRun) -> None:
-    """Count the chains that failed in a row; from some number on the job's instants are held back (DEC-007)."""
+    """Count the chains that failed in a row; from some number on the job's instants are held back."""
     if ended.status is Status.COMPLETED and job.failures:
         jobs.count_failures(db, job.id, 0, backing_off_until=None)
     elif ended.status is Status.FAILED:
@@ -377,7 +379,7 @@ def _count_failures(db: Database, job: Job, ended: runs.FinishedRun) -> None:
 
 
 def _move_cursor(db: Database, job: Job, ended: runs.FinishedRun, first_started_at: datetime | None) -> None:
-    """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
+    """Plan the job's next instant where it depends on this chain, or note that the job is used up."""
     schedule = job.spec.schedule
     planned = job.next_for or job.held_for
     if planned is not None or ended.scheduled_for is None:

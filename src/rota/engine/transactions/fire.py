@@ -36,7 +36,7 @@ from rota.store.tables import jobs, run_queries
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What one fire left: the rows, in the order of their instants."""
+    """The result of one fire: rows in the order of their instants."""
 
     job: str
     runs: tuple[RunRef, ...] = ()
@@ -48,7 +48,7 @@ class Fired:
 def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
     """Account for every instant of a job that has come, and move its cursor beyond them.
 
-    One that another scheduler is at is left to it: if it does not fire it, the next round does.
+    Skip a job that another scheduler has locked; the next round retries it.
     """
     name = jobs.due_name(db, job_id, now)
     if name is None:
@@ -63,8 +63,8 @@ def settle(db: Database, job_id: str, *, now: datetime, closing: bool) -> None:
     """Fire what has come before a job's definition changes: also the instant that still waits out its jitter.
 
     A definition owns every instant up to the moment it ends, so none may be left to the next one. Instants that wait
-    for quiet hours to end go on waiting, unless the schedule itself ends, which is `closing` (R-17): never before it
-    began, also where the clock was set back (R-26).
+    for quiet hours to end go on waiting, unless the schedule itself ends, which is `closing`: never before it
+    began, also where the clock was set back.
     """
     job = jobs.job_by_id(db, job_id)
     end = ends_at(db, job, now=now) if closing else now
@@ -124,7 +124,7 @@ def _facts(db: Database, job: Job, now: datetime) -> FireFacts:
 
 
 def _move(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> None:
-    """Move the cursor. Only skips can use a job up here: a run does so when its chain is final (R-07)."""
+    """Move the cursor. Only skips can use a job up here: a run does so when its chain is final."""
     ran = any(isinstance(step, PlannedRun) for step in plan.steps)
     used_up = plan.next_for is None and not ran and (job.spec.schedule.at is not None or job.spec.schedule.run_once)
     follows_runs = job.spec.schedule.follows_runs

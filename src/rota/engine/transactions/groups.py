@@ -1,4 +1,4 @@
-"""Groups: their members are born, let go and ended together, and the last one ends the group (R-15, INV-006).
+"""Groups: members are inserted, released and ended together; the last one ends the group.
 
 Nothing here ends a run: what must end is returned, and `record` ends it in the same transaction.
 """
@@ -192,7 +192,7 @@ def _place(seat: groups.GroupMember) -> MemberState:
 
 
 def _start(db: Database, seats: Sequence[groups.GroupMember], *, now: datetime) -> None:
-    """Let members go; `expires_after` counts from here, for until now the group held them."""
+    """Release members; `expires_after` counts from here, because the group held them until now."""
     gates = [jobs.version_spec(db, seat.job_id, seat.version).gates for seat in seats]
     expiries = [now + gate.expires_after if gate.expires_after else None for gate in gates]
     started = groups.release(db, [(seat.run_id, at) for seat, at in zip(seats, expiries, strict=True)])

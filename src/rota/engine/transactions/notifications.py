@@ -1,4 +1,4 @@
-"""Notices: the deliveries that follow from what happens to a run, written in the very transaction of it (DEC-009)."""
+"""Deliveries, written in the transaction of the event that they report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class _NotifyTarget:
 
 
 def run_born(db: Database, run: runs.NewRun, handle: str, *, now: datetime) -> None:
-    """Tell of instants that do not run and of runs that start late; note by when a run must have finished."""
+    """Insert deliveries for skipped instants and late starts; store the deadline of a run."""
     spec = run.job.spec
     if run.reason is not None:
         event = event_of(Status.SKIPPED, run.reason)
@@ -41,7 +41,7 @@ def run_born(db: Database, run: runs.NewRun, handle: str, *, now: datetime) -> N
 
 
 def chain_ended(db: Database, ended: runs.FinishedRun, *, now: datetime) -> None:
-    """Tell of a run that is final and not tried again."""
+    """Insert deliveries for a final run that is not retried."""
     job = jobs.job_by_id(db, ended.job_id)
     run = runs.run_by_id(db, ended.id)
     assert run is not None, "it ended in this transaction"
@@ -55,12 +55,12 @@ def chain_ended(db: Database, ended: runs.FinishedRun, *, now: datetime) -> None
 
 
 def tried_again(db: Database, failed: str, run_id: str) -> None:
-    """Let the next attempt of a run keep its deadline."""
+    """Copy the deadline to the next attempt of a run."""
     notifications.pass_deadline_on(db, failed, run_id)
 
 
 def tell_late(db: Database, *, now: datetime) -> int:
-    """Tell of unfinished runs that should have finished by now; return how many there were."""
+    """Insert deliveries for runs past their deadline; return their number."""
     late = notifications.missed_deadlines(db, now=now, limit=LATE_A_ROUND)
     for run_id in late:
         run = runs.run_by_id(db, run_id)

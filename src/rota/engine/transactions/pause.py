@@ -27,7 +27,7 @@ from rota.store.tables.processes import CriticalSection, lock_section
 
 @dataclass(frozen=True, slots=True)
 class PauseEnded:
-    """What the end of a job's pause left."""
+    """The result of the end of a job's pause."""
 
     job: str
     skipped: RunRef | None
@@ -175,12 +175,12 @@ def pause_in_crash_loop(db: Database, *, worker_id: str, now: datetime) -> int:
 
 
 def end_pause_of_everything(db: Database) -> None:
-    """Let claiming go on."""
+    """Resume claiming."""
     db.execute("meta_delete", key=ALL_KEY)
 
 
 def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEnded]:
-    """End the pauses whose stored end has come; instants after that end fall under misfire (R-10)."""
+    """End the pauses whose stored end has come; instants after that end fall under misfire."""
     everything = everything_paused(db)
     if is_over(everything, now):
         lock_section(db, CriticalSection.DECLARE)
@@ -197,7 +197,7 @@ def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEn
 def account_for(db: Database, job_id: str, *, now: datetime, closing: bool) -> Job:
     """Account for what was due under the old definition, under it; return the job as it is then.
 
-    `closing`: its schedule ends with it, so that nothing goes on waiting for quiet hours to end (R-17).
+    `closing`: its schedule ends with it, so that nothing goes on waiting for quiet hours to end.
     """
     end_pause_if_over(db, job_id, now=now)
     settle(db, job_id, now=now, closing=closing)
@@ -206,7 +206,7 @@ def account_for(db: Database, job_id: str, *, now: datetime, closing: bool) -> J
 
 
 def retire(db: Database, job_id: str, *, now: datetime) -> Job:
-    """Retire a job: no more fires, its runs go on; whatever waited for approval does not any more."""
+    """Retire a job: it fires no more, its runs continue, and a pending approval ends."""
     job = account_for(db, job_id, now=now, closing=True)
     if job.provisional_at is not None:
         jobs.set_provisional(db, job_id, None)
@@ -244,7 +244,7 @@ EXPIRIES_A_ROUND = 200
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What was over: the waiting of runs that expired, timed pauses, and the holds of these providers."""
+    """The ended waits: expired runs, timed pauses, and provider holds."""
 
     expired: list[str]
     pauses: list[PauseEnded]
@@ -252,7 +252,7 @@ class Released:
 
 
 def release_due(db: Database, *, now: datetime) -> Released:
-    """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses and holds."""
+    """Release runs whose wait is over, expire overdue ones, end timed pauses and holds."""
     expired = expire(db, now=now, limit=EXPIRIES_A_ROUND)
     run_queries.release_due(db, now)
     return Released(expired, end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), queue.end_due(db, now))

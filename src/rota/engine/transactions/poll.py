@@ -20,7 +20,7 @@ from rota.store.tables.processes import CriticalSection, lock_section
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a run that needs the poll finds: data that serves it, or that it must wait."""
+    """The poll for a run: usable data, or the need to wait."""
 
     data: Mapping[str, Any] | None
     at: datetime | None

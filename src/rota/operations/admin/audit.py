@@ -70,7 +70,7 @@ class AuditedStore:
         return self._store.submit(partial(self._with_note, operation), manner)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._store.close()
 
     def _with_note(self, operation: Operation[T], db: Database) -> T:

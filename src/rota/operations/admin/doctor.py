@@ -256,7 +256,7 @@ def _server(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[F
 
 
 def _machines(db: Database, *, state: Path, beat: Heartbeat) -> list[Finding]:
-    """Tell which other machines serve this database: one of them is enough for all."""
+    """Report other machines that serve this database; one is enough."""
     there = [one for one in worker_states(db, state) if one.kinds and not one.here]
     serving = [_called(one.worker) for one in there if FIRES.intersection(one.kinds)]
     claiming = [_called(one.worker) for one in there if not FIRES.intersection(one.kinds)]
@@ -322,7 +322,7 @@ def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
 
 
 def _worktrees(db: Database) -> Iterator[Finding]:
-    """Tell how many worktrees of agents were kept, and how they go: rota never removes what holds work."""
+    """Report the number of kept worktrees, and how to remove them: rota never removes work."""
     kept = [one for one in kept_worktrees(db) if os.path.isdir(one.path)]
     if not kept:
         return

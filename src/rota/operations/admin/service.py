@@ -271,7 +271,7 @@ class Service:
         return ServiceState(self.file.exists(), active.returncode == 0, enabled.returncode == 0)
 
     def carry_out(self, action: str) -> None:
-        """Let the manager do it; raise ServiceUnavailable with its own words when it refuses."""
+        """Call the service manager; raise ServiceUnavailable with its error."""
         for step in self.steps(action):
             done = _ask(self, step)
             if done.returncode != 0:

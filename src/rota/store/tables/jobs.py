@@ -317,7 +317,7 @@ def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
 
 
 class JobState(NamedTuple):
-    """What the end of a run affects in its job: failed chains in a row, runs that wait, notifications, the poll."""
+    """The parts of a job that the end of a run affects: failures in a row, waiting runs, notifications, the poll."""
 
     failures: int
     waited_for: bool
