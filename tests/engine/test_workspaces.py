@@ -233,7 +233,7 @@ async def test_a_crash_before_the_start_is_made_good_when_the_run_comes_again(sc
     scene.processes.refused["fix"] = StateError("the disk is full")
     scene.declare(fixer(repository))
     scene.trigger("fix")
-    await until(scene, lambda: of(scene) is not None and Path(getattr(of(scene), "path", "")).is_dir())
+    await until(scene, lambda: of(scene) is not None and bool(scene.processes.turned_away))
     await scene.crash()
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
     del scene.processes.refused["fix"]
