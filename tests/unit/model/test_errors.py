@@ -14,7 +14,10 @@ from rota.model import errors
 from rota.model.errors import FileProblems, Problem, RotaError
 from rota.model.states import REASONS, Held, Reason, Status, WaitingFor
 
-PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("reasons.md", "errors.md")]
+PAGES = [
+    Path(__file__).parents[3] / "docs" / name
+    for name in ("reasons.md", "errors.md", "http-errors.md", "file-problems.md")
+]
 ROW = re.compile(r"^\| `([A-Za-z_]+)` \|(.+)\|(.+)\|$", re.MULTILINE)
 
 
@@ -44,7 +47,7 @@ def page():
 
 def section(page, title):
     """Return the rows of the tables below a heading: code → (meaning, what to do)."""
-    parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    parts = re.split(r"^##? ", page, flags=re.MULTILINE)
     (found,) = [part for part in parts if part.startswith(f"{title}\n")]
     return {code: (meaning.strip(), remedy.strip()) for code, meaning, remedy in ROW.findall(found)}
 

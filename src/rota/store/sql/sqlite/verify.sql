@@ -65,12 +65,12 @@ SELECT * FROM (
         WHEN run.status = 'QUEUED' AND (run.slot IS NOT NULL OR run.epoch IS NOT NULL OR run.started_at IS NOT NULL) THEN 'but still has a slot or a start'
         WHEN run.status = 'SKIPPED' AND run.started_at IS NOT NULL THEN 'but it started'
         WHEN run.status = 'RUNNING' AND run.started_at IS NULL THEN 'but never started'
-        WHEN (run.started_at IS NOT NULL OR run.status = 'DISPATCHED') AND run.lane_id <> 0 AND run.first_dispatched_at IS NULL THEN 'but was never dispatched (INV-001)'
+        WHEN (run.started_at IS NOT NULL OR run.status = 'DISPATCHED') AND run.lane_id <> 0 AND run.first_dispatched_at IS NULL THEN 'but was never dispatched'
         WHEN run.waiting_for IS NOT NULL AND run.status <> 'QUEUED' THEN 'but waits for ' || run.waiting_for
         WHEN run.not_before IS NOT NULL AND run.waiting_for IS NULL THEN 'but has a time to wait for without a cause'
         WHEN (run.trigger = 'schedule') <> (run.slot_key IS NOT NULL AND run.scheduled_for IS NOT NULL) THEN 'but its trigger ' || run.trigger || ' does not fit its key'
-        WHEN run.position <= 0 THEN 'but has no place in the order (INV-004)'
-        WHEN job_version.job_id IS NULL THEN 'but its version ' || run.version || ' is not there (INV-005)'
+        WHEN run.position <= 0 THEN 'but has no place in the order'
+        WHEN job_version.job_id IS NULL THEN 'but its version ' || run.version || ' is not there'
     END AS what
     FROM run JOIN job ON job.id = run.job_id
     LEFT JOIN job_version ON job_version.job_id = run.job_id AND job_version.version = run.version
@@ -101,7 +101,7 @@ SELECT * FROM (
         WHEN execution.finished_at IS NULL AND direct_hold.execution_id IS NULL THEN 'is unfinished, but no process carries it'
         WHEN execution.finished_at IS NOT NULL AND direct_hold.execution_id IS NOT NULL THEN 'is finished, but a process still carries it'
         WHEN execution.finished_at < execution.started_at - :slack THEN 'finished before it started'
-        WHEN execution.version IS NOT NULL AND job_version.job_id IS NULL THEN 'executes version ' || execution.version || ', which is not there (INV-005)'
+        WHEN execution.version IS NOT NULL AND job_version.job_id IS NULL THEN 'executes version ' || execution.version || ', which is not there'
     END AS what
     FROM execution LEFT JOIN direct_hold ON direct_hold.execution_id = execution.id LEFT JOIN job ON job.id = execution.job_id
     LEFT JOIN job_version ON job_version.job_id = execution.job_id AND job_version.version = execution.version
@@ -153,8 +153,8 @@ SELECT * FROM (
         WHEN failed.status <> 'FAILED' THEN 'is an automatic retry of a run that is ' || failed.status
         WHEN run.attempt <> failed.attempt + 1 THEN 'is attempt ' || run.attempt || ' after attempt ' || failed.attempt
         WHEN run.chain_id IS NOT coalesce(failed.chain_id, failed.id) THEN 'belongs to another chain than the run it retries'
-        WHEN run.job_id <> failed.job_id OR run.version <> failed.version THEN 'has another definition than the run it retries (INV-005)'
-        WHEN run.scheduled_for IS NOT failed.scheduled_for THEN 'is for another instant than the run it retries (R-05)'
+        WHEN run.job_id <> failed.job_id OR run.version <> failed.version THEN 'has another definition than the run it retries'
+        WHEN run.scheduled_for IS NOT failed.scheduled_for THEN 'is for another instant than the run it retries'
         WHEN run.group_id IS NOT failed.group_id OR run.place IS NOT failed.place THEN 'has another place in its group than the run it retries'
         WHEN run.attempt - coalesce(json_extract(run.decisions, '$.retry.outages'), 0) > json_extract(job_version.spec, '$.retry.max_attempts') THEN 'is attempt ' || run.attempt || ', more than its definition allows'
     END AS what
