@@ -114,9 +114,9 @@ def test_the_page_explains_everything_that_a_run_may_wait_for(page):
 
 
 def test_the_page_explains_every_error_code(page):
-    told = {"Error codes": set(), "Refusals of HTTP": set()}
+    told = {"Error codes": set(), "HTTP errors": set()}
     for kind in ERRORS:
-        told["Refusals of HTTP" if kind.__module__.startswith("rota.http.") else "Error codes"].add(kind.code)
+        told["HTTP errors" if kind.__module__.startswith("rota.http.") else "Error codes"].add(kind.code)
     assert {title: set(section(page, title)) for title in told} == told
 
 
