@@ -103,13 +103,13 @@ class DyingStore:
             raise Crashed
         return value
 
-    def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], options: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._life.alive:
             if not self._submitted:
                 loop.call_soon(self._flush)
-            self._submitted.append(Submitted(self._store.watched(operation), future, manner))
+            self._submitted.append(Submitted(self._store.watched(operation), future, options))
         return future
 
     def _flush(self) -> None:
@@ -131,6 +131,8 @@ class DyingStore:
                 item.future.set_exception(item.error)
 
     def _commit(self, batch: list[Submitted]) -> list[Done]:
+        if isinstance(self._disk, PostgresStore):
+            return self._disk._batches[False].commit(batch)
         return self._disk._commit(batch)
 
     def close(self) -> None:
