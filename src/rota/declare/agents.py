@@ -157,11 +157,11 @@ _GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *ENFO
 """Keys that a job inherits from its agent."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
+"""Keys that an agent without a process, or without a folder, has no use for."""
 OF_ITS_AGENT = ("agent", "provider")
 """Keys of an agent that apply to its schedules."""
 OTHER_WORK = ("command", "shell", "run")
 USUAL_SCHEDULES = {"cron": "0 0 * * *", "interval": "1h"}
-"""Keys that an agent without a process, or without a folder, has no use for."""
 RESERVED = {"webhook": "webhooks", "chat": "chats"}
 
 
