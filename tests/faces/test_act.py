@@ -94,7 +94,7 @@ def test_run_as_json_prints_the_finished_run_alone(served: Served) -> None:
 def test_run_leaves_at_the_wait_limit_with_5(served: Served) -> None:
     result = served.project.rota("run", "hello", "--wait", "2s")
     assert result.exit_code == 5
-    assert "hello:1 is still QUEUED; it goes on" in result.stdout
+    assert "hello:1 is still QUEUED; it continues" in result.stdout
 
 
 def test_ctrl_c_detaches_and_leaves_the_run_alone(served: Served) -> None:

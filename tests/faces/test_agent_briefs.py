@@ -103,7 +103,7 @@ def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -
     assert line(agents.ok("run", "talk", "--dry-run"), "session") == "resume: begins a new one"
     write(agents, lambda db: keep_talking(db, AgentSession("s-7", adapter="claude")))
     told = agents.ok("run", "talk", "--dry-run")
-    assert line(told, "session") == "resume: goes on with s-7"
+    assert line(told, "session") == "resume: continues s-7"
     assert line(told, "carry") == "the last summary and the job's state"
     assert "--resume=s-7" in line(told, "command")
 
@@ -130,7 +130,7 @@ def test_show_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None:
     told = agents.ok("show", "fix")
     assert line(told, "workspace") == "worktree: a git worktree and branch of its own for each run"
     assert line(told, "after") == "git push, in its workspace"
-    assert line(agents.ok("show", "talk"), "session") == "resume: each run goes on with the newest one"
+    assert line(agents.ok("show", "talk"), "session") == "resume: each run continues the newest one"
 
 
 def kept(project: Project) -> Worktree:
@@ -174,5 +174,5 @@ def test_doctor_looks_for_the_program_of_the_step_after_an_agent(project: Projec
 
 def test_explain_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None:
     told = agents.ok("explain", "talk")
-    assert line(told, "session") == "resume: each run goes on with the newest one"
+    assert line(told, "session") == "resume: each run continues the newest one"
     assert line(told, "carry") == "the last summary and the job's state"

@@ -81,7 +81,7 @@ def test_the_table_shows_used_reserved_left_and_reopening(project: Project) -> N
     assert lines[1].split("  ")[0] == "day"
     for part in ("$3.10 of $10.00", "████▒▒░░░░░░", "$2.00", "$4.90", "in 11 h, Mon 00:00 (Europe/Madrid)"):
         assert part in lines[1]
-    assert "$5.72 if it goes on like this" in lines[1]
+    assert "$5.72 at this rate" in lines[1]
     assert "1 of 60 runs" in lines[2]
 
 

@@ -222,7 +222,7 @@ def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys
     ("stop", "told"),
     [
         (Stop("now", timedelta()), "stopping, ending 2 runs at once"),
-        (Stop("detach", None), "stopping with 2 runs: commands go on for the next scheduler, functions may finish"),
+        (Stop("detach", None), "stopping with 2 runs: commands continue for the next scheduler, functions may finish"),
         (Stop("idle", None), "stopping, waiting for 2 runs (Ctrl-C again ends them)"),
         (
             Stop("grace", timedelta(seconds=30)),

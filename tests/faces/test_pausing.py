@@ -121,7 +121,7 @@ def test_a_pause_of_everything_is_told_with_the_way_out(project: Project) -> Non
     project.applied(TWO)
     project.ok("pause", "--all", "--reason", "disk swap")
     told = project.rota("status").stdout
-    assert "paused    everything (disk swap): nothing fires or starts; go on with `rota resume --all`" in told
+    assert "paused    everything (disk swap): nothing fires or starts; continue with `rota resume --all`" in told
     assert "2 jobs" not in told
     assert project.json("status")["paused"]["reason"] == "disk swap"
 

@@ -78,7 +78,7 @@ def test_the_queue_shows_no_more_than_the_limit_and_says_that_there_is_more(queu
 def test_a_pause_of_everything_is_what_keeps_the_queue(queued: Project) -> None:
     queued.ok("pause", "--all", "--reason", "kernel upgrade")
     told = queued.ok("queue")
-    assert told.startswith("everything is paused (kernel upgrade); go on with `rota resume --all`\n")
+    assert told.startswith("everything is paused (kernel upgrade); continue with `rota resume --all`\n")
     assert {run["held"] for run in queued.json("queue")["ready"]} == {"paused"}
 
 

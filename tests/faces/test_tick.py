@@ -99,7 +99,7 @@ def test_a_broken_file_is_told_and_the_last_good_set_goes_on(due: Project) -> No
     due.write("jobs:\n  hourly: {corn: x}\n")
     done = due.rota("tick")
     assert done.exit_code == 65
-    assert "the last good set goes on" in done.stderr
+    assert "the last good jobs stay active" in done.stderr
     assert due.json("history", "hourly")[-1]["trigger"] == "schedule"
 
 

@@ -151,9 +151,9 @@ class Console:
         elif isinstance(error, FileProblems):
             with ignore_closed(sys.stderr):
                 tell_problems(error)
-            _echo("the last good set goes on", err=True)
+            _echo("the last good jobs stay active", err=True)
         else:
-            _echo(f"rota: {error}; the last good set goes on", err=True)
+            _echo(f"rota: {error}; the last good jobs stay active", err=True)
 
     def paused(self, found: Pauses) -> None:
         """Print the current pauses when they change."""
@@ -321,7 +321,7 @@ def _stop_words(stop: Stop, runs: str) -> str:
     if stop.mode == "now":
         return f", ending {runs} at once"
     if stop.mode == "detach":
-        return f" with {runs}: commands go on for the next scheduler, functions may finish"
+        return f" with {runs}: commands continue for the next scheduler, functions may finish"
     waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
     if stop.agents is not None and stop.agents != stop.within:
         waits += f", for agents {say_duration(stop.agents)}"
@@ -534,7 +534,7 @@ def tell_left(report: "TickReport") -> None:
 def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
     """Print what a tick would do."""
     if preview.file_problem:
-        click.echo(f"rota: {preview.file_problem}; the last good set goes on", err=True)
+        click.echo(f"rota: {preview.file_problem}; the last good jobs stay active", err=True)
     if serving is not None:
         click.echo(f"process {serving} serves this project: a tick would leave all of this to it")
     lines = [f"would {change}" for change in preview.changes]

@@ -290,7 +290,7 @@ def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
     """Refuse a session that cannot go on, or would be looked for in another folder than the one it began in."""
     if keys.get("session") is SessionMode.RESUME and not adapter(kind, options).capabilities.resume:
         hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
-        raise BadValue(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
+        raise BadValue(f"{_named(kind)} cannot continue a session", code="no_effect", hint=hint, at=("session",))
     workspace = keys.get("workspace", Workspace.PROJECT)
     if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
         message = (

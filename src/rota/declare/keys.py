@@ -278,7 +278,7 @@ _SHARED_KEYS = (
     Key(
         "on_restart",
         types.on_restart,
-        "What a new scheduler does with a run that survived the old one: go on, or kill it.",
+        "What a new scheduler does with a run that survived the old one: adopt it, or kill it.",
         field="work.on_restart",
         needs=applicability.PROCESS,
     ),
@@ -377,7 +377,7 @@ _SHARED_KEYS = (
     Key(
         "session",
         types.session,
-        "Whether a run begins a session of its own, or goes on with the job's newest.",
+        "Whether a run starts a new session, or continues the job's newest.",
         field="work.agent.session",
         needs=applicability.AGENT,
     ),
@@ -505,9 +505,11 @@ SCHEDULER = Map(
         Key("concurrency", types.count, "How many runs execute at the same time."),
         Key("tick", types.tick, "The longest time between two looks at the clock, 1s to 1h."),
         Key("timeout", types.timeout, "The timeout of jobs that name none; `never` for none."),
-        Key("shutdown_grace", types.grace, "How long running work may go on at shutdown."),
+        Key("shutdown_grace", types.grace, "How long running work may continue at shutdown."),
         Key(
-            "agent_shutdown_grace", types.grace, "How long running agents may go on at shutdown, in the place of that."
+            "agent_shutdown_grace",
+            types.grace,
+            "How long running agents may continue at shutdown; overrides `shutdown_grace`.",
         ),
         Key("enabled", types.flag, "Whether this project's jobs fire and start at all."),
         Key("crash_guard", types.switch, "Whether a scheduler that keeps crashing starts paused."),
@@ -574,8 +576,8 @@ POLL = Map(
 
 INSTANCES = Map(
     "InstancesEntry",
-    "How many runs of an agent go on at once, as older files write it.",
-    (Key("max_concurrent", types.count, "How many runs of the agent go on at once."),),
+    "How many runs of an agent execute at once, as older files write it.",
+    (Key("max_concurrent", types.count, "How many runs of the agent execute at once."),),
 )
 
 AGENT = Map(
@@ -596,9 +598,7 @@ AGENT = Map(
             types.list_of("allowed_tools", types.argument),
             "The tools it may use, where the adapter can keep it.",
         ),
-        Key(
-            "session", types.session, "Whether its runs begin a session of their own, or go on with their job's newest."
-        ),
+        Key("session", types.session, "Whether its runs start a new session, or continue their job's newest."),
         Key(
             "workspace",
             types.workspace,
@@ -610,7 +610,7 @@ AGENT = Map(
             types.flag,
             "Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
         ),
-        Key("max_concurrent", types.count, "How many runs of the agent go on at once."),
+        Key("max_concurrent", types.count, "How many runs of the agent execute at once."),
         Key("instances", types.or_none(_nested(INSTANCES)), "Accepted spelling of `max_concurrent`."),
         Key("working_directory", types.text, "The folder its jobs run in, relative to the project."),
         Key("description", types.note, "A text for people, at most 1,000 characters."),

@@ -253,7 +253,7 @@ def _end_processes(db: Database, *, dead: Sequence[int], now: datetime) -> None:
         processes.end_process(db, epoch, ending="lost", now=now)
 
 
-HINT = "work goes on as far as it can; stop {who} and put back a backup with `rota restore`"
+HINT = "work continues as far as it can; stop {who} and put back a backup with `rota restore`"
 _GONE_HINT = "nothing more was started; put it back, or start again with an empty one"
 _OVERWRITTEN_HINT = (
     "nothing more was started, and the file is left as it was found; before you use it remove the files beside it"

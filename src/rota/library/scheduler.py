@@ -158,7 +158,7 @@ def run_named(run: str | TriggerResult) -> str:
 
 def late(run: str, timeout: float | None) -> TimeoutError:
     """Return the error of a wait that was too short."""
-    return TimeoutError(f"{run} is not final after {timeout} s; it goes on")
+    return TimeoutError(f"{run} is not final after {timeout} s; it continues")
 
 
 def _finish(given: "Future[None] | None") -> None:

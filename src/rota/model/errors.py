@@ -800,7 +800,7 @@ class MoveUnfinished(StateError, code="move_unfinished"):
     """A migration into this database was interrupted."""
 
     def __init__(self, place: str) -> None:
-        hint = "run the same `rota migrate` again: it goes on where it was"
+        hint = "run the same `rota migrate` again: it continues where it stopped"
         super().__init__(f"a move into {place} was begun and is not finished", hint=hint)
 
 

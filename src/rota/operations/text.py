@@ -144,7 +144,7 @@ def everything_words(pause: PauseState, *, zone: str, now: datetime) -> str:
     """Return the pause of everything, with its end, its reason and the command to resume."""
     told = pause_words(pause.until, pause.reason, zone=zone, now=now)
     cause = "the scheduler crashed again and again: find the cause in its log, then " if pause.reason == REASON else ""
-    return f"everything{told}: nothing fires or starts; {cause}go on with `rota resume --all`"
+    return f"everything{told}: nothing fires or starts; {cause}continue with `rota resume --all`"
 
 
 def jobs_paused_words(pauses: Sequence[PauseState], *, zone: str, now: datetime) -> str:
@@ -480,7 +480,7 @@ def forecast_words(view: AccountView) -> str:
     if found.amount is None:
         return "too early to say"
     amount = say_amount(found.amount, view.account.unit, noun=False)
-    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "if it goes on like this"
+    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "at this rate"
     return f"{amount} {basis}{', above the limit' * (found.amount > view.account.limit)}"
 
 

@@ -99,7 +99,7 @@ def judge_room(path: PurePath, free: int) -> Finding:
     text = f"{free / MEGABYTE:,.0f} MB free on the disk of {path}"
     if free >= LOW_SPACE:
         return Finding("disk", Severity.OK, text)
-    remedy = "free some space; rota starts nothing new on a full disk, and goes on by itself"
+    remedy = "free some space; rota starts nothing new on a full disk, and continues by itself"
     return Finding("disk", Severity.PROBLEM if free < NO_SPACE else Severity.WARNING, f"only {text}", remedy)
 
 

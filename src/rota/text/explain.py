@@ -234,7 +234,7 @@ def _overlap(facts: Facts, now: datetime) -> str:
     decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
     policy = decided.get("policy", facts.spec.overlap.policy.value)
     if facts.run.trigger is Trigger.RETRY:
-        return f"{policy}: not asked, a retry goes on with what its chain began"
+        return f"{policy}: not checked, a retry continues its chain"
     if facts.run.trigger is Trigger.BACKFILL:
         return f"{policy}: not asked of a backfill"
     if facts.run.forced:

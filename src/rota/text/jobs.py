@@ -103,7 +103,7 @@ _PLACES = {
 def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
     """Yield the context of an agent job's runs beyond their task, with labels."""
     if work.session is SessionMode.RESUME:
-        yield "session", "resume: each run goes on with the newest one"
+        yield "session", "resume: each run continues the newest one"
     if work.carry:
         yield "carry", " and ".join(_CARRIED[word] for word in work.carry)
     if work.workspace in _PLACES:

@@ -101,7 +101,7 @@ def _paused(job: Job, now: datetime) -> str:
     until = f" until {full_time(job.paused_until, tz, now=now)} ({tz})" if job.paused_until else ""
     reason = f": {plain(job.pause_reason)}" if job.pause_reason else ""
     if job.paused_until is not None and job.paused_until <= now:
-        return f"no next yet: the pause{until} is over; a scheduler goes on from there as soon as it runs"
+        return f"no next yet: the pause{until} is over; a scheduler continues from there as soon as it runs"
     since = full_time(job.paused_at, tz, now=now) if job.paused_at else ""
     return f"no next: the job is paused since {since}{until}{reason}; let it go with `rota resume {job.name}`"
 

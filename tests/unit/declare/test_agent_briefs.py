@@ -75,7 +75,7 @@ def test_what_cannot_be_is_told_with_its_place(keys: str, told: str) -> None:
 def test_r_30_an_agent_that_knows_no_sessions_is_not_told_to_resume_one() -> None:
     """R-30: nothing is accepted and ignored."""
     [message] = problems(f"{CUSTOM}jobs: {{j: {{prompt: x, access: full, session: resume}}}}\n")
-    assert "custom cannot go on with a session; write `session: fresh`, and `carry: last_summary`" in message
+    assert "custom cannot continue a session; write `session: fresh`, and `carry: last_summary`" in message
 
 
 @pytest.mark.parametrize("key", ["session: fresh", "carry: state", "workspace: scratch", "after: {command: [b]}"])

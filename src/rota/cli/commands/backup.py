@@ -129,7 +129,7 @@ def migrate_command(invocation: Invocation, *, source: str | None, target: str, 
         with _progress(invocation) as tell:
             moved = move(begins, ends, clock=invocation.clock, tell=tell, restart=restart)
     except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on where it was", err=True)
+        click.echo("interrupted; the same command continues where it stopped", err=True)
         return INTERRUPTED
     if invocation.as_json:
         _print(moved)

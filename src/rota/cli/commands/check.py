@@ -197,7 +197,7 @@ def show_plan(plan: "Plan") -> None:
 _MARKS = {
     "create": ("+", "green", "created"),
     "update": ("~", "yellow", "changed"),
-    "revive": ("+", "green", "revived, its history goes on"),
+    "revive": ("+", "green", "revived, its history continues"),
     "retire": ("-", "red", "retired: the file no longer has it; its history stays"),
     "adopt": ("~", "yellow", "adopted"),
 }

@@ -105,9 +105,7 @@ def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
     source = f"{asked.work.prompt_file}, " if asked.work.prompt_file else ""
     told = [("prompt", f"{source}{counted(len(asked.prompt), 'character')}, shown with --full")]
     if asked.work.session is SessionMode.RESUME:
-        told.append(
-            ("session", f"resume: goes on with {asked.session}" if asked.session else "resume: begins a new one")
-        )
+        told.append(("session", f"resume: continues {asked.session}" if asked.session else "resume: begins a new one"))
     return told + [(label, given[label]) for label in ("carry", "after") if label in given]
 
 

@@ -79,7 +79,7 @@ def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
 
     if view.pause is not None:
         told = pause_words(view.pause.until, view.pause.reason, zone=zone, now=now)
-        yield f"everything is paused{told}; go on with `rota resume --all`"
+        yield f"everything is paused{told}; continue with `rota resume --all`"
     ready, waiting = (f"{count:,}{'+' * (count >= COUNTED)}" for count in (view.ready_count, view.waiting_count))
     yield f"{ready} ready, {waiting} waiting for something"
     if view.ready:

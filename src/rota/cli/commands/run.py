@@ -156,7 +156,7 @@ def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
     everything, now = pauses(store).everything, invocation.now()
     if everything is not None and (everything.until is None or everything.until > now):
         told = pause_words(everything.until, everything.reason, zone=project_timezone(store), now=now)
-        click.echo(f"{what} waits: everything is paused{told}; `rota resume --all` goes on", err=True)
+        click.echo(f"{what} waits: everything is paused{told}; `rota resume --all` continues", err=True)
 
 
 def start_words(invocation: Invocation) -> str:
@@ -316,10 +316,10 @@ class _RunFollower(_Follower):
         if self._quiet:
             print_json(run_json(self._run))
         waits = f", waiting for {self._run.waiting_for}" if self._run.waiting_for else ""
-        told = (
-            f"{self._run.handle} is still {self._run.status.shown}{waits}; it goes on   rota explain {self._run.handle}"
+        run = self._run.handle
+        click.echo(
+            f"{run} is still {self._run.status.shown}{waits}; it continues   rota explain {run}", err=self._quiet
         )
-        click.echo(told, err=self._quiet)
         return STILL_WAITING
 
     def _leave_alone(self) -> int:

@@ -187,17 +187,17 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
         while serves(state):
             invocation.pause(POLL_SECONDS)
     except KeyboardInterrupt:
-        click.echo(f"not waiting any more; pid {pid} goes on stopping", err=True)
+        click.echo(f"not waiting any more; pid {pid} is still stopping", err=True)
         raise
     _answer(invocation, pid, carries, mode=mode, stopped=True)
 
 
 _WAITING = {
-    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), what is left is ended then",
+    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), the rest is stopped then",
     "idle": "{runs} may finish",
-    "within": "{runs} may finish in that time, what is left is ended then",
+    "within": "{runs} may finish in that time, the rest is stopped then",
     "now": "ending {runs} at once",
-    "detach": "{runs}; commands go on for the next scheduler, functions may finish within `shutdown_grace`",
+    "detach": "{runs}; commands continue for the next scheduler, functions may finish within `shutdown_grace`",
 }
 
 

@@ -15,8 +15,8 @@ PLACEHOLDER = "https://poll.invalid/api/v1/scheduler/poll"
 """A host that cannot exist: each poll fails with a clear error until the address is written."""
 _TYPES = {str(word) for word in WorkType}
 _KEPT = {
-    "timeout": ("never", "000 had no timeout; rota's default is 10 min"),
-    "retry": (False, "000 never retried; rota's default is 3 attempts"),
+    "timeout": ("never", "octopoid had no timeout; rota's default is 10 min"),
+    "retry": (False, "octopoid never retried; rota's default is 3 attempts"),
 }
 _BUILT_IN = {
     "no_agents_running": "nothing draws on the pool `agents`",
@@ -92,7 +92,7 @@ def _conditions(keys: Mapping[str, Any]) -> list[str]:
 
 
 def _poll(jobs: Sequence[ImportedJob]) -> dict[str, Any] | None:
-    """Return the poll's section, None where no job needs one; 000 asked as often as the most frequent of them."""
+    """Return the poll's section, None where no job needs one; octopoid asked as often as the most frequent of them."""
     remote = [job.keys.get("interval") for job in jobs if _is_remote(job.keys)]
     if not remote:
         return None
@@ -110,7 +110,7 @@ def _about_poll(poll: Mapping[str, Any] | None) -> list[Problem]:
 def _kept(poll: Mapping[str, Any] | None) -> dict[str, tuple[Any, str]]:
     if poll is None or "interval" not in poll:
         return _KEPT
-    why = "000 asked when a remote job was due; rota's default is 15 s, 60 s or 300 s by mode"
+    why = "octopoid asked when a remote job was due; rota's default is 15 s, 60 s or 300 s by mode"
     return {**_KEPT, "poll.interval": (poll["interval"], why)}
 
 

@@ -213,7 +213,7 @@ def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
     elif beat.liveness is Liveness.FAILING:
         failing = beat.answer["failing"]
         text = f"process {beat.pid} starts nothing: {failing['stage']} fails with {failing['error']}"
-        yield Finding("scheduler", Severity.PROBLEM, text, "it goes on by itself as soon as the cause is mended")
+        yield Finding("scheduler", Severity.PROBLEM, text, "it continues by itself when the cause is removed")
     elif beat.liveness is Liveness.STALLED:
         text = f"process {beat.pid} holds the lock but does not answer: it is stalled"
         yield Finding(

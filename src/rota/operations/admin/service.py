@@ -76,7 +76,7 @@ def systemd_unit(facts: ServiceFacts) -> str:
     stop = [*facts.program, "--dir", str(facts.folder), "stop", "--detach"]
     lines = [
         *_systemd_head(facts, "scheduler", kind="exec"),
-        "# What runs goes on under its keeper, and the next start takes it over.",
+        "# Running commands continue under their keepers; the next start adopts them.",
         f"ExecStop={_command(stop)}",
         "KillMode=process",
         f"TimeoutStopSec={facts.stop_timeout}",
@@ -94,7 +94,7 @@ def systemd_tick_unit(facts: ServiceFacts) -> str:
     """Return the unit of one tick; its runs outlive it."""
     lines = [
         *_systemd_head(facts, "tick", kind="oneshot"),
-        "# What runs goes on under a tick in the background, and the timer goes on too.",
+        "# Running commands continue under a tick in the background; the timer continues too.",
         "KillMode=process",
         f"TimeoutStartSec={TICK_TIMEOUT}",
     ]

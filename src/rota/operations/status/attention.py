@@ -157,7 +157,7 @@ def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
         return (Attention("rota.yaml", str(problem), "rota apply --dry-run", kind="file", sign=str(problem)),)
     first, *more = str(problem).splitlines()
     rest = f" (and {len(more)} more)" if more else ""
-    what = f"{first}{rest}; the last good set goes on"
+    what = f"{first}{rest}; the last good jobs stay active"
     return (Attention("rota.yaml", what, "rota check", kind="file", sign=str(problem)),)
 
 

@@ -114,7 +114,7 @@ TOOLS: Mapping[str, Described] = {
         arguments.UnscheduleJob,
         _answer(_CHANGED),
         "Stop a job that you made: it is disabled, and schedule_job with the same name starts it again; with "
-        "delete=true it is removed. Runs that are under way go on. Give job_id or the exact name.",
+        "delete=true it is removed. Running runs continue. Give job_id or the exact name.",
         changes=True,
         destructive=True,
     ),
