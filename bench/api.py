@@ -10,11 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 import psutil
+from msgspec import Struct, field
 
 from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.projects import until_ready
@@ -43,8 +43,7 @@ jobs:
 """ + "".join(f"  job-{number}: {{cron: '0 3 * * *', command: [/bin/true]}}\n" for number in range(18))
 
 
-@dataclass
-class Told:
+class Told(Struct):
     """What clients saw."""
 
     took: list[float] = field(default_factory=list)
@@ -56,8 +55,7 @@ class Told:
         self.statuses[status] = self.statuses.get(status, 0) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """A figure that is held to a limit."""
 
     row: Row
@@ -209,8 +207,7 @@ def _streams(folder: Path, process: psutil.Process, port: int) -> tuple[list[Row
     return [events, core, mean, most, memory], [Goal(core, CORE), Goal(most, PUSHES), Goal(memory, RSS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """What following cost: processor seconds of the server, how long it took, events, and pushes to each stream."""
 
     cpu: float

@@ -10,11 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 RESULTS = Path(__file__).parent / "results"
 SCRATCH = Path(__file__).parent / "scratch"
@@ -30,8 +32,7 @@ def sized(full: Any, short: Any) -> Any:
     return short if SHORT else full
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One contender: its median, its spread, and its ratio to the contender it is held against."""
 
     name: str
@@ -45,8 +46,7 @@ class Row:
     ratio_high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What one part of the bench found, with the target it is held to."""
 
     part: str

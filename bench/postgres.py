@@ -12,13 +12,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count as numbers
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bench import postgres_rota
 from bench.measuring import Report, Row, figure, middle_half, quantile, rows_of, scratch, sized
@@ -43,8 +44,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 _names = numbers()
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(Struct, frozen=True):
     """A queue, how much of it a second of measuring may take at most, and the command of a worker."""
 
     prepare: Callable[[str], None]
@@ -84,8 +84,7 @@ GROUPS = ((ROTA, "pgqueuer"), (WIDE, UNBOUNDED), (ROTA, "procrastinate", "raw SK
 """Who is set beside whom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """How many runs a second ended, and the processor time of one, in workers and server together."""
 
     rate: float
@@ -166,8 +165,7 @@ def _working(commands: list[list[str]]) -> Iterator[list[int]]:
             one.wait()
 
 
-@dataclass(slots=True)
-class AtWork:
+class AtWork(Struct):
     """A contender at work on a database of its own; between its turns its workers stand still."""
 
     connection: "psycopg.Connection[tuple[int]]"

@@ -7,10 +7,10 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import psycopg
+from msgspec import Struct
 
 SLOTS = 64
 """How many are under way in a worker at most."""
@@ -40,8 +40,7 @@ UPDATE attempt SET finished_at = now() FROM ended WHERE attempt.work_id = ended.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """A queue to measure beside."""
 
     prepare: Callable[[str], None]

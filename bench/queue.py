@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench.measuring import Report, Row, figure, quantile, rows_of, scratch, sized
 from bench.rows import RawRows
@@ -48,8 +49,7 @@ MANY = sized(10_000, 500)
 DONE = Outcome(Status.COMPLETED)
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """A queue to claim from: the lanes that its runs stand in, in turn, and how many follow that may go.
 
     `blocked`: so many at the front stand in a lane whose pool is full.

@@ -1,10 +1,11 @@
 """What many jobs cost: a round in which nothing is due, opening the database, and registering."""
 
 import time
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.scheduling import CLOCK, store_in

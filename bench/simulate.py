@@ -1,9 +1,10 @@
 """How fast days are played ahead: fires a second over a mix of schedules, without a database."""
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench.measuring import Report, figure, sized
 from rota.model.spec import (
@@ -50,8 +51,7 @@ def measure() -> Report:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(Struct, frozen=True):
     """How long a play took, and how many instants it accounted for."""
 
     seconds: float

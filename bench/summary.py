@@ -3,10 +3,11 @@
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench.measuring import Report, figure, quantile, scratch, sized
 from bench.rows import RawRows
@@ -62,8 +63,7 @@ def measure() -> Report:
     return Report("summary", TARGET, [*shown, figure("counting rows, p50", "ms", quantile(counted, 0.5) * 1000)])
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """One summary: how long it took, how much of that was its own, and whether the system took the processor away."""
 
     took: float

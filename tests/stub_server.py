@@ -5,13 +5,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+
+class Reply(Struct, frozen=True):
     """One answer; `silent`: none comes before the server closes; `drips`: a head without an end, byte by byte."""
 
     body: bytes = b"{}"

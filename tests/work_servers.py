@@ -5,18 +5,18 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from msgspec import Struct, field
 
 TOKEN = "ghp_canary"
 LOGINS = {TOKEN: ("fixer", "OWNER"), "ghp_other": ("other", "COLLABORATOR"), "ghp_stranger": ("stranger", "NONE")}
 Answer = tuple[int, Any, dict[str, str]]
 
 
-@dataclass(slots=True)
-class Issue:
+class Issue(Struct):
     """An issue as the server keeps it."""
 
     number: int
@@ -28,8 +28,7 @@ class Issue:
     locked: bool = False
 
 
-@dataclass(slots=True)
-class Comment:
+class Comment(Struct):
     """A comment on an issue."""
 
     id: int

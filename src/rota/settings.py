@@ -1,9 +1,10 @@
 """The settings of a project: defaults < file < environment < flags, merged once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.model.budgets import Account, Price
 from rota.model.notifications import Target
@@ -18,8 +19,7 @@ BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
 """Pools that exist unless the file sets them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
+class SchedulerSettings(Struct, frozen=True):
     """The `scheduler:` section."""
 
     concurrency: int = 16
@@ -35,8 +35,7 @@ class SchedulerSettings:
     """The waiting time that equals one step of priority; None: no aging."""
 
 
-@dataclass(frozen=True, slots=True)
-class Http:
+class Http(Struct, frozen=True):
     """The `http:` section."""
 
     listen: str = "127.0.0.1"
@@ -47,8 +46,7 @@ class Http:
     """The address for people, if it differs from `listen`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings of one project."""
 
     folder: Path

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
+
+from msgspec import Struct
 
 Json = dict[str, Any]
 TOKENS_IN, TOKENS_CACHED, TOKENS_OUT = 1200, 100, 34
@@ -18,8 +19,7 @@ class Events(list[Any]):
 Answer = Json | Events
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """How one API is read and answered."""
 
     texts: Callable[[Json], list[str]]

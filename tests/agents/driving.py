@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.engine.clock import SystemClock
@@ -17,8 +19,7 @@ PROGRAMS = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
 LONGEST_RUN = 180
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A folder with a home and a project for one test."""
 
     folder: Path
@@ -33,8 +34,7 @@ class Place:
         return self.folder / "project"
 
 
-@dataclass(frozen=True, slots=True)
-class Drive:
+class Drive(Struct, frozen=True):
     """One run: how it was started, how it ended, what was read from it."""
 
     invocation: AgentInvocation

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from rota.agents.registry import adapter, probe
 from rota.model.agents import Access, AgentProblem, AgentResult, ProcessEnd
@@ -28,8 +28,7 @@ from tests.waiting import LONGEST_WAIT, until
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 
 
-@dataclass(frozen=True, slots=True)
-class Real:
+class Real(Struct, frozen=True):
     """What differs between the agents: how a tool is named, what it is denied, and who resumes and reaches servers."""
 
     tool: str

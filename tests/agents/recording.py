@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.model.agents import Access, AgentTask, ProcessEnd
 from tests.agents.driving import PROGRAMS, Place, drive, make_place, prompt, start, task_of
@@ -28,8 +29,7 @@ LIMIT_HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One recording: the order for the stub, and what the task and the environment say beyond the usual."""
 
     agent: str

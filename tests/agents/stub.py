@@ -9,9 +9,10 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from msgspec import Struct
 
 from tests.agents import dialects
 from tests.agents.dialects import Dialect, Events, Json
@@ -19,8 +20,7 @@ from tests.agents.dialects import Dialect, Events, Json
 ORDER = re.compile(r"stub:\s*(\{.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One request: its path, its headers, its body."""
 
     path: str

@@ -18,8 +18,9 @@ Where DESIGN.md rules otherwise than the reference, it rules. Rows that are not 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 WORK = {"prompt": "x", "agent": "helper"}
 """Work that all four faces can give a job."""
@@ -33,8 +34,7 @@ LOST = "x: its runs fail as long as the folder {} {}; make it, or correct `cwd`"
 EMOJI, OVERRIDE = "\U0001f468\u200d\U0001f469", "\u202eabc"
 
 
-@dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(Struct, frozen=True):
     """A job that is refused: the number of its line in the reference, and the code that everybody is told."""
 
     number: int
@@ -69,8 +69,7 @@ LOADERS = ["LD_PRELOAD", "PYTHONSTARTUP", "BASH_ENV", "NODE_OPTIONS"]
 SECRETS = ["sk-" + "a1B2" * 10, "ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4, "Bearer xoxb-" + "1" * 24]
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """A job that is taken: the number of its line, and what everybody is told of it."""
 
     number: int

@@ -1,12 +1,12 @@
 """The door: every route and method refuses who has no token, a wrong one, too little scope, or comes from elsewhere."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 
 import pytest
 from fastapi.routing import APIRoute
+from msgspec.structs import replace
 
 from rota.http.app import make_app
 from rota.http.context import SCOPE_KEY

@@ -4,12 +4,12 @@ Chromium is the system's (`make test-browser` installs it), axe-core comes with 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from rota.engine.clock import SystemClock
@@ -75,8 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--draw", action="store_true", help="keep the images of docs/images")
 
 
-@dataclass(slots=True)
-class Site:
+class Site(Struct):
     """The project, where it is served, and how to look at it."""
 
     project: Project
@@ -103,8 +102,7 @@ class Site:
             self.session = context.cookies()
 
 
-@dataclass(slots=True)
-class Watched:
+class Watched(Struct):
     """A page, and what it complained about."""
 
     page: Page

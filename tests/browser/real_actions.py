@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Site, propose

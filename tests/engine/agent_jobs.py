@@ -1,7 +1,8 @@
 """Agent jobs for tests on scripted processes."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.model.spec import AgentWork, JobSpec, Kind, Work
 from tests.engine.conftest import command

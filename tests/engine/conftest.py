@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.clock import parse_duration
 from rota.model.ids import begin_again

@@ -1,8 +1,9 @@
 """Another machine on the database of a scene: a worker with a lease, that claims and starts as the engine does."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+
+from msgspec.structs import replace
 
 from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
 from rota.model.ids import new_id

@@ -1,8 +1,9 @@
 """Jobs and accounts for the tests of budgets."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.engine.transactions.budgets import current_window
 from rota.model.budgets import Account, Exceeded, Per, Unit, Usage

@@ -1,10 +1,10 @@
 """Edit, retire, revive: what an apply does to jobs, runs and the ledger (R-14, R-06, INV-005)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import EmptyApply, NameTaken
 from rota.model.spec import FirstRun, Jitter, JobSpec, Schedule

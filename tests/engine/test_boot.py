@@ -1,10 +1,10 @@
 """Jobs at boot (`@reboot`): one row for each boot of the machine, and none for the one they were made in (R-05)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions.fire import fire_at_boot
 from rota.model.records import Outcome

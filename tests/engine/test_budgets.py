@@ -1,10 +1,10 @@
 """Budgets on a playing scheduler (R-19): reserved before the start, settled with the end, right after a crash."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.pruner import Pruner
 from rota.engine.recovery import settle_restored

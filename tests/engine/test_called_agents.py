@@ -4,12 +4,12 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.declare.agents import draws_of, own_pools
 from rota.engine.functions import FunctionTable

@@ -1,11 +1,11 @@
 """Deliveries of notifications: written with what they are about, sent by a loop of their own (DEC-009)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions.enqueue import cancel
 from rota.model.notifications import Channel, Delivery, DeliveryResult, DeliveryStatus, Event, Target

@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions import direct_calls
 from rota.model.errors import InvalidValue, JobDisabled, SpawnFailed, StorageFull

@@ -1,9 +1,9 @@
 """Edits and pauses after the clock was set back: nothing goes back behind what has its row (R-05, R-26)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.spec import Anchor, QuietHours, QuietPolicy
 from rota.model.states import Reason

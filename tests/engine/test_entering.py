@@ -3,11 +3,11 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.membership.locks import WORKER, read_worker
 from rota.engine.membership.session import Entrance, Session, close_session, dead_epochs, open_session

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.states import Reason, Status
 from rota.operations.explain import explain

@@ -1,9 +1,9 @@
 """Groups played by a whole engine: born together, one after another or side by side, ended with the last member."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.pruner import prune_batch
 from rota.engine.transactions.enqueue import enqueue

@@ -1,11 +1,11 @@
 """Providers that take no more work: their runs wait, others go on, and the hold ends by itself (section 8)."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from rota.declare.agents import draws_of, own_pools
 from rota.model.errors import ProviderNotHeld

@@ -1,11 +1,11 @@
 """What agents make, in the engine: instants, approval, expiry, counts (R-29, section 8)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.declare.plan import ChangeKind, JobChange
 from rota.model.agents import Access

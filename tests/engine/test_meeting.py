@@ -6,13 +6,14 @@ or is seen waiting for the first one's rows; then the first commits.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.loops.pruner import prune_batch
 from rota.engine.transactions import groups as groups_transactions
@@ -60,8 +61,7 @@ WAITING = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_datab
 Operation = Callable[[Database], Any]
 
 
-@dataclass
-class Met:
+class Met(Struct):
     """What became of two transactions; `waited`: the second one waited for the first."""
 
     first: Any = None

@@ -1,9 +1,9 @@
 """Intervals by mode: activity, the hours, and re-planning at once (R-18)."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.records import Outcome
 from rota.model.spec import ByMode, FirstRun, Jitter, JobSpec, Kind, Member, Mode, QuietHours, Retry, Schedule, Work

@@ -1,9 +1,9 @@
 """Output that is shared by the database (`output: database`, R-21)."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.executor import LIVE_LIMIT, Outputs
 from rota.model.spec import OutputPolicy

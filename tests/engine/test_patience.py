@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from rota.engine.membership.shutdown import ShortLockStore, StartupRetry
 from rota.model.errors import DatabaseBusy, DatabaseGone, StorageFull
@@ -29,8 +29,7 @@ class PassingClock(FakeClock):
         return super().monotonic()
 
 
-@dataclass
-class Away:
+class Away(Struct):
     """As much of a store as patience looks at."""
 
     problem: str | None = None

@@ -1,9 +1,9 @@
 """Pause and resume on a fake clock (R-20)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import InvalidValue
 from rota.model.spec import FirstRun

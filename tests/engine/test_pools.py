@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.pruner import Pruner
 from rota.engine.recovery import settle_restored

@@ -1,11 +1,11 @@
 """Retention: old rows and old output are let go, the ledger moves with them, and nothing unfinished is touched."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.pruner import ROWS_A_BATCH, Folder, OutputOwner, choose_output, output_folders
 from rota.model.ids import new_id

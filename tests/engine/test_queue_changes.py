@@ -1,11 +1,11 @@
 """Changes of the queue while a scheduler works: moves, edits, many runs at once, cancels by filter, restarts."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions.enqueue import Where
 from rota.model.errors import (

@@ -1,9 +1,9 @@
 """Quiet hours and excluded dates, played: what the database holds after nights, edits, pauses and steps (R-17)."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.clock import to_ms
 from rota.model.records import Run

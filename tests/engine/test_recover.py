@@ -1,11 +1,11 @@
 """After a crash: record what really happened (R-23), on scripted keepers that outlive the engine."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, OnRestart

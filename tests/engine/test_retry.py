@@ -1,12 +1,12 @@
 """Automatic retries: a failure and its next attempt in one transaction, and everybody who looks at chains (DEC-001)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import OverlapRefused
 from rota.model.records import Outcome, Run

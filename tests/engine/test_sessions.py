@@ -1,9 +1,9 @@
 """Sessions and summaries of agents: stored with the end of a run, given to the next (section 8)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentSession, Brief

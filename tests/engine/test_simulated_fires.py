@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from rota.declare.project import read_project
 from rota.engine.scheduler import Engine
@@ -39,8 +39,7 @@ FAILED = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1)
 Fate = tuple[Any, ...]
 
 
-@dataclass
-class Ledger:
+class Ledger(Struct):
     """Keeps every row that a simulation would have written, as the database would show it."""
 
     rows: list[Fate] = field(default_factory=list)

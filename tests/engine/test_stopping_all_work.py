@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from rota.engine.membership.shutdown import Stop, StopMode, Stopping
 from rota.engine.transactions import direct_calls
@@ -26,8 +26,7 @@ QUEUED, RUNNING, COMPLETED = ("QUEUED", None), ("RUNNING", None), ("COMPLETED", 
 SHUT_DOWN = ("FAILED", "shutdown")
 
 
-@dataclass
-class Busy:
+class Busy(Struct):
     """A scheduler whose four slots are taken by every kind of work, with more of it waiting."""
 
     scene: Scene

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.transactions.pause import pause_job
 from rota.model.records import Outcome

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.work_sources import WorkReporter
 from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
@@ -260,8 +260,9 @@ async def test_what_a_source_was_never_told_needs_attention_and_is_a_finding(sce
     await scene.settle()
     shelf.refuses = SourceError("gone")
     await scene.advance("1d")
+    what = "1 report or release was given up: gone"
     assert look(scene.store, DEAD, now=scene.clock.now()).attention == (
-        Attention("run shelf", "1 report or release was given up: gone", "rota show fix:1"),
+        Attention("run shelf", what, "rota show fix:1", kind="source", sign="fix:1", subject="fix:1"),
     )
     assert look(scene.store, DEAD, now=scene.clock.now(), scope="api").attention == ()
     (finding,) = scene.store.read(partial(untold_findings, now=scene.clock.now()))

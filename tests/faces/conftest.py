@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import Struct, field
 
 from rota.cli.invocation import Invocation
 from rota.cli.main import cli
@@ -48,8 +48,7 @@ class StillClock:
         self._elapsed += duration.total_seconds()
 
 
-@dataclass
-class Project:
+class Project(Struct):
     """A project's folder, and `rota` typed inside it."""
 
     folder: Path

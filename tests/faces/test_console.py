@@ -3,11 +3,11 @@
 import asyncio
 import json
 import os
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.cli.console import BURST_LINES, Console
 from rota.engine.membership.shutdown import Stop

@@ -3,12 +3,12 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import Struct, field
 
 from rota.cli.invocation import Invocation
 from rota.cli.main import cli
@@ -30,8 +30,7 @@ groups:
 """
 
 
-@dataclass
-class Home:
+class Home(Struct):
     """A home folder with projects in it, and `rota` typed in any of its folders."""
 
     folder: Path

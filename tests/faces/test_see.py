@@ -1,9 +1,9 @@
 """list, show, history, logs, explain, status."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.cli.output import Column, fit_widths, lay_out, visible_columns
 from rota.model.budgets import Usage

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from rota.model.errors import RotaError
 from rota.store.migrate import open_store
@@ -37,8 +37,7 @@ FAILING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What one cut or failure cost: acknowledged facts that are gone, instants with two rows, and what is broken."""
 
     lost: tuple[str, ...] = ()

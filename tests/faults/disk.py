@@ -3,10 +3,11 @@
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 HEAD = struct.Struct("=IIQq")
 SECTOR = 512
@@ -29,8 +30,7 @@ class Kind(IntEnum):
     ACK = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One line of the log."""
 
     kind: Kind
@@ -52,8 +52,7 @@ def acknowledgement(text: bytes) -> bytes:
     return HEAD.pack(Kind.ACK, len(text), 0, 0) + text
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     now: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     pending: list[Event] = field(default_factory=list)

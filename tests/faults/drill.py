@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from uuid import uuid4
 import apsw
 import psutil
 import psycopg
+from msgspec import Struct
 
 from rota.engine.clock import SystemClock
 from rota.engine.membership.control import wake
@@ -114,8 +114,7 @@ def points() -> list[str]:
     return sorted(name for path in SOURCE.rglob("*.py") for name in POINT.findall(path.read_text()))
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """What a drill found: what is gone, what was done twice, what is left running, and what else is wrong."""
 
     lost: tuple[str, ...] = ()

@@ -10,13 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg
+from msgspec import Struct
 
 from rota.engine.clock import SystemClock
 from tests.faults.proxy import Proxy, Street
@@ -80,8 +80,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
 """Of forty jobs so many are of each kind; a command and a cron job come in addition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The jobs of a storm, and when they are due."""
 
     jobs: int

@@ -6,8 +6,9 @@ import subprocess
 import tempfile
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.model.errors import RotaError
 from rota.model.store_url import SQLITE
@@ -20,8 +21,7 @@ LONGEST = 0.4
 MANY = 20
 
 
-@dataclass(slots=True)
-class Storm:
+class Storm(Struct):
     """One project in a storm: drawn from one seed, except for what the machine adds."""
 
     drill: Drill

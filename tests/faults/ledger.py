@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 Read = Callable[..., list[tuple[Any, ...]]]
 """Returns the rows of a statement with `?` for each value that follows it."""
@@ -11,8 +12,7 @@ ROWS = "SELECT scheduled_for, covers_to, count FROM run WHERE job_id = ? AND tri
 JOB = "SELECT id, COALESCE(next_for, held_for), ledger_from FROM job WHERE name = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """Instants without a row, instants with more than one, and rows with a count that is not theirs."""
 
     missing: list[int] = field(default_factory=list)

@@ -3,8 +3,9 @@
 import signal
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from rota.engine.membership.control import ask
 from rota.model.store_url import SQLITE
@@ -19,8 +20,7 @@ PASSES = (1, 2, 4)
 MIXED = ("hand", "again", "again", "gated", "long", "late", "late-call", "stay")
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """How a point is reached: who dies, what is made ready before it is armed, and what is done then."""
 
     victim: Victim

@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.model.store_url import SQLITE
 from tests.faults import cuts, kills, points, steps, trees
@@ -51,8 +52,7 @@ ONCE_EACH = ("tick.", "workspace.", "items.", "notify.", "move.begun", "move.fin
 """What one process passes once: a command, the only workspace, item or letter there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A piece of work that is done wholly or not at all."""
 
     part: str
@@ -72,8 +72,7 @@ class Unit:
         return SQLITE if self.store == SQLITE else bare_postgres("faults")
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct):
     """How much was done, and what it cost."""
 
     done: Counter[str] = field(default_factory=Counter)

@@ -4,9 +4,10 @@ import mmap
 import random
 import struct
 import tempfile
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from rota.engine.clock import SystemClock
 from rota.model.store_url import SQLITE
@@ -37,8 +38,7 @@ class SteppedClock(SystemClock):
         self._map[:] = struct.pack("=q", self.offset * NANOSECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A scheduler whose clock is stepped."""
 
     drill: Drill

@@ -14,10 +14,11 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.engine.clock import SystemClock
 from tests.faults.fleet import AHEAD, Fleet, Member, Plan, soon
@@ -51,8 +52,7 @@ DONE = "SELECT run.id FROM run JOIN job ON job.id = job_id WHERE status = 'COMPL
 SHOWN = 10
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(Struct):
     """What the storm did, and what it cost."""
 
     done: Counter[str] = field(default_factory=Counter)
@@ -74,8 +74,7 @@ class Verdict:
         return ", ".join(f"{name} {self.done[name]}" for name in (*names, "doubled", "lost", "left", "wrong"))
 
 
-@dataclass(slots=True)
-class Storm:
+class Storm(Struct):
     """A fleet in a storm: drawn from one seed, except for what the machine adds."""
 
     fleet: Fleet

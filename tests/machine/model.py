@@ -5,7 +5,8 @@ happens, and compares; `settle` is one round of all loops.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 QUEUED, RUNNING = "QUEUED", "RUNNING"
 COMPLETED, FAILED, SKIPPED, CANCELLED = "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"
@@ -13,8 +14,7 @@ FINAL = (COMPLETED, FAILED, SKIPPED, CANCELLED)
 STEP_NOTICED = 1000
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """A definition: what overlap, retries and pools say of its runs; `members` makes it a group."""
 
     name: str
@@ -32,8 +32,7 @@ class Job:
     born: int = 0
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """A run as it must be stored, and its process: alive, or how and when it ended while nobody looked."""
 
     handle: str
@@ -71,8 +70,7 @@ class Run:
         return self.status in (FAILED, CANCELLED)
 
 
-@dataclass(slots=True)
-class Ending:
+class Ending(Struct):
     """How a process ended, and when."""
 
     status: str
@@ -80,8 +78,7 @@ class Ending:
     at: int | None = None
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """A group: the newest attempt of each place, in order."""
 
     name: str
@@ -95,8 +92,7 @@ class Group:
     status: str = RUNNING
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """A direct call: of a job's work, or of a slot for the caller's own code (`job` None)."""
 
     name: str

@@ -1,8 +1,7 @@
 """The page of agents and budgets: costs, accounts, holds, and proposals with exactly what they would do."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rota.http.pages.page import LARGEST
 from rota.model.budgets import Usage

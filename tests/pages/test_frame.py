@@ -1,11 +1,11 @@
 """What every page has: the way in, the header, messages, zone and theme, errors for people, styles and scripts."""
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rota.http.app import make_app
 from rota.http.pages.page import STATIC_FOLDER, asset_path, assets

@@ -1,9 +1,9 @@
 """The system: scheduler, loops, workers, deliveries, audit, configuration, versions, doctor, pausing everything."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.notifications import DeliveryStatus
 from rota.operations.admin.access import Scope

@@ -7,11 +7,11 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.budgets import Usage
 from rota.model.ids import IdSource

@@ -1,7 +1,8 @@
 """Which days fail, and how to tell it so that somebody can repeat it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tests.simulation.plan import draw
 from tests.simulation.play import Tally, play
@@ -11,8 +12,7 @@ from tests.simulation.world import World
 TOLD = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """A seed whose day went wrong, and how."""
 
     seed: int

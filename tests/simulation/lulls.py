@@ -1,9 +1,10 @@
 """Quiet hours and excluded dates of simulated days, and the oracle's own reading: borders are fixed times of cron."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from random import Random
+
+from msgspec.structs import replace
 
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import Anchor, FirstRun, Schedule
@@ -22,8 +24,7 @@ COLUMNS = (
 FINAL = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A run as the database holds it."""
 
     id: str
@@ -59,8 +60,7 @@ class Row:
         return self.covers_to or self.first
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Spans, from version `first` on, over which one schedule goes on; open at its beginning, closed at its end."""
 
     first: int

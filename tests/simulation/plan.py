@@ -1,10 +1,12 @@
 """What one simulated day holds: its jobs and everything that happens to them, all drawn from one seed."""
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.spec import (
     Anchor,
@@ -64,16 +66,14 @@ STEPS = (1, 2, 30, 61, 600, 3600, 3 * 3600, 86_400)
 TITLES = ("./look", "./ask")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where and when the day is."""
 
     zone: str
     begins: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Struct, frozen=True):
     """One thing that happens, so long after the day began."""
 
     at: timedelta
@@ -85,8 +85,7 @@ class Happening:
         return f"+{self.at} {self.kind} {self.job} {'' if self.value is None else self.value}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(Struct, frozen=True):
     """A day to simulate."""
 
     seed: int
@@ -240,8 +239,7 @@ def _nothing(random: Random, job: JobSpec, place: Place) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Struct, frozen=True):
     """How the scheduler dies: after so many commits, the last one done or not; with its keepers or not."""
 
     commits: int

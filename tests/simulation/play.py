@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import RotaError
@@ -26,8 +28,7 @@ from tests.simulation.world import World
 EVERYTHING = JobSelection(everything=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of a job's life, open at its beginning: due, paused, or none of its instants count."""
 
     since: datetime
@@ -35,8 +36,7 @@ class Span:
     mode: str
 
 
-@dataclass(slots=True)
-class Book:
+class Book(Struct):
     """What we know of a job without asking the scheduler."""
 
     created_at: datetime
@@ -59,8 +59,7 @@ class Book:
         return "paused" if self.paused else "due"
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What happened, for the summary."""
 
     seeds: int = 0

@@ -1,8 +1,9 @@
 """Makes a failing day small: jobs and happenings are taken away as long as it still fails."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from tests.simulation.plan import Day
 

@@ -1,9 +1,9 @@
 """200 simulated days (8 on PostgreSQL): every due instant has exactly one row (R-05, R-10, R-20, R-23, R-26)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.spec import JobSpec, Kind, Work
 from tests.scene import ON_POSTGRES

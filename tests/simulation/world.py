@@ -4,11 +4,12 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.engine.activity import next_release
 from rota.engine.loops.loop import Loop
@@ -45,8 +46,7 @@ class Crashed(BaseException):
     """The scheduler's process is dead; nothing of it may go on."""
 
 
-@dataclass(slots=True)
-class Fuse:
+class Fuse(Struct):
     """When the scheduler dies: at the commit that counts it down to nothing, done or undone."""
 
     commits: int | None = None
@@ -139,8 +139,7 @@ class DyingStore:
         pass
 
 
-@dataclass(slots=True)
-class Tree:
+class Tree(Struct):
     """A run's processes: a keeper and what it started."""
 
     run_id: str

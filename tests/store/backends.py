@@ -1,12 +1,12 @@
 """What a conformance test needs of a backend beyond the store itself: any statement, the catalogue, how it refuses."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
 import psycopg
+from msgspec import Struct
 
 from rota.store.driver import Store
 from rota.store.migrate import open_store
@@ -18,8 +18,7 @@ from tests.store.making import NOW
 from tests.template import lay_database
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """An open store; `sql` runs any statement beside it, `refusal` is what the database raises when it says no."""
 
     store: Store

@@ -1,8 +1,9 @@
 """Jobs, runs and holders for the tests of the store, made through the store's own functions."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.finish import end_run

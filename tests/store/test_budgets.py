@@ -1,8 +1,9 @@
 """Accounts, windows and what runs were charged, in the database (R-19)."""
 
 import random
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from rota.model.budgets import Account, Exceeded, Per, Price, Unit
 from rota.rules.budgets import window_of

@@ -1,9 +1,9 @@
 """Direct calls in the store: their line, their executions, and who carries them (R-13, INV-002, INV-003)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import InvariantRefused
 from rota.model.ids import new_id

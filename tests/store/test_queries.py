@@ -2,12 +2,12 @@
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import Struct
 
 import rota
 from rota.store.migrate import HISTORY
@@ -28,8 +28,7 @@ STATUS_CHANGE = re.compile(r"\bUPDATE run\b(?:(?!\bWHERE\b).)*\bSET\b(?:(?!\bWHE
 TEXT_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Struct, frozen=True):
     """A call in the source that names a query."""
 
     query: str

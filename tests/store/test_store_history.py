@@ -1,9 +1,9 @@
 """Conformance: history, its filters and its paging, and the processes that schedule (R-22, R-23)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.ids import IdSource
 from rota.model.states import Reason, Status, Trigger

@@ -1,7 +1,8 @@
 """Workers and leases, on every backend (R-04, R-22)."""
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from rota.model.states import Status
 from rota.rules.queue_order import EVERYTHING, PoolFilter

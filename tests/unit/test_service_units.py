@@ -3,11 +3,11 @@
 import plistlib
 import shutil
 import subprocess
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import InvalidValue
 from rota.operations.admin.service import ServiceFacts, launchd_plist, systemd_tick_unit, systemd_timer, systemd_unit

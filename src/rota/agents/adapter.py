@@ -4,10 +4,12 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.agents import (
     Access,
@@ -38,8 +40,7 @@ def hidden_from(task: AgentTask) -> list[str]:
     return [path for path in paths if not any(f"{own}/".startswith(f"{path}/") for own in (task.folder, task.cwd))]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """One kind of agent: `invoke` and `read` for a process, `run` for a call in this process.
 
     The adapter of a Python function has none of them; the engine calls the function.

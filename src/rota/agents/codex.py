@@ -4,9 +4,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.agents import adapter
 from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
@@ -124,8 +125,7 @@ def _figures(
 # the session file, which has more than the stream of events
 
 
-@dataclass(frozen=True, slots=True)
-class CodexTurn:
+class CodexTurn(Struct, frozen=True):
     """The last turn in the file of a session: its tool calls, and whether each was refused."""
 
     calls: tuple[tuple[str, bool], ...] = ()

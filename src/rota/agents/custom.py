@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.agents.adapter import (
     Adapter,

@@ -4,7 +4,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rota.agents import adapter
 from rota.model import agents

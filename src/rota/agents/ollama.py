@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter, count_at, failed, parse, succeeded, text_at, unknown_options
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities

@@ -4,9 +4,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.agents import claude, codex, custom, gemini, ollama, opencode
 from rota.agents.adapter import Adapter, last_words, unknown_options
@@ -63,8 +65,7 @@ QUICK_PROBE_SECONDS = 5.0
 VERSION_LIMIT = 40
 
 
-@dataclass(frozen=True, slots=True)
-class AgentProbe:
+class AgentProbe(Struct, frozen=True):
     """An agent on this machine; `path` is None if it is not installed."""
 
     name: str
@@ -157,8 +158,7 @@ def _logged_out(agent: AgentProbe, wrong: str) -> AgentProbe:
     return replace(agent, logged_in=False, problem=agent.problem or f"{agent.name} {wrong}")
 
 
-@dataclass(frozen=True, slots=True)
-class _ProbeAnswer:
+class _ProbeAnswer(Struct, frozen=True):
     exit_code: int | None
     text: str = ""
     problem: str | None = None

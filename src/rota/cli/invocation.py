@@ -5,13 +5,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from msgspec import Struct, field
 
 from rota.cli.output import HelpContext, json_text, raise_lost_interrupt
 from rota.model.clock import parse_duration
@@ -44,8 +44,7 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-@dataclass(slots=True)
-class Invocation:
+class Invocation(Struct):
     """The environment of a command; tests pass their own clock, folder and pause."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

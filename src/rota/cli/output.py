@@ -11,11 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
 import click
+from msgspec import Struct
 
 from rota.log import log
 from rota.model.records import Run
@@ -30,16 +30,14 @@ MIN_TITLE_WIDTH = 8
 """So much of a heading is always shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A text with its colour."""
 
     text: str
     colour: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A heading. A narrow terminal omits `spare` columns first, then cuts `flexible` ones."""
 
     title: str

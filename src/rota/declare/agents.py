@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.agents.custom import NAME as CUSTOM
 from rota.agents.registry import CAPABILITIES, adapter, complaints, names
@@ -63,8 +65,7 @@ _function = matching(FUNCTION, "the name of a function", hint="write a registere
 _function_provider = matching(JOB_NAME, "the name of a provider", hint="use 1 to 200 letters, digits and . _ -")
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionAdapter:
+class FunctionAdapter(Struct, frozen=True):
     """`adapter: {run: …}`: the function that is the agent, the limits it enforces, and its provider."""
 
     run: str
@@ -165,8 +166,7 @@ USUAL_SCHEDULES = {"cron": "0 0 * * *", "interval": "1h"}
 RESERVED = {"webhook": "webhooks", "chat": "chats"}
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Struct, frozen=True):
     """One configured agent, with what its jobs get when they say nothing else."""
 
     name: str

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from rota.declare.problems import REBOOT
 from rota.model.spec import Gates, Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
@@ -29,8 +30,7 @@ SPELLINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JobShape:
+class JobShape(Struct, frozen=True):
     """The kind of a job, which decides the keys that apply."""
 
     schedule: str
@@ -44,8 +44,7 @@ class JobShape:
     budget: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRequirement:
+class KeyRequirement(Struct, frozen=True):
     """The requirement of a key, and the keys that decide it."""
 
     fits: Callable[[JobShape], bool]

@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.problems import BadValue, ProblemList, Reader, ask, choice, read_items, read_zone, shown, wrong_type
 from rota.declare.readers import read_keys
@@ -21,8 +23,7 @@ IGNORE = "ignore"
 _HINT = 'write windows: ["00:00-07:00"], or {windows: ["00:00-07:00"], policy: defer}'
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenQuiet:
+class WrittenQuiet(Struct, frozen=True):
     """Quiet hours with what was left out: no windows and no policy are the file's, no zone is that of the job."""
 
     windows: tuple[str, ...] = ()
@@ -132,8 +133,7 @@ def _bad_line(line: int, message: str, *, hint: str = "") -> BadValue:
     return BadValue(message, code=CODE, hint=hint, at=(line,))
 
 
-@dataclass(frozen=True, slots=True)
-class _CalendarLine:
+class _CalendarLine(Struct, frozen=True):
     """A line as it is meant, its folds undone, and the number of its first one in the file."""
 
     number: int
@@ -141,8 +141,7 @@ class _CalendarLine:
     value: str
 
 
-@dataclass(slots=True)
-class _Event:
+class _Event(Struct):
     line: int
     fields: dict[str, _CalendarLine] = field(default_factory=dict)
 
@@ -329,8 +328,7 @@ def _item(item: Any) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Calendars:
+class Calendars(Struct, frozen=True):
     """Reads the calendar files of one project, each once; `looked_at` are all files that it looked at."""
 
     place: Callable[[str], str]

@@ -4,10 +4,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.declare.agents import Agent, Bodies, read_agent, read_schedule, refuse_elsewhere
 from rota.declare.applicability import runs_first

@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from rota.declare.agents import AGENTS_POOL, own_pools, write_work_source
 from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
@@ -204,8 +206,7 @@ _CONDITION = Condition()
 _AGENT = AgentWork("", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Top:
+class Top(Struct, frozen=True):
     """The parts of the exported file that apply to all jobs; `interpreter` is what `python` resolves to."""
 
     folder: str
@@ -504,8 +505,7 @@ _EMPTY_MAP = re.compile(r"(:[ \t]*)\{[ \t]*\}")
 _BRACE = re.compile(r"[^#\"']*:[ \t]*\{")
 
 
-@dataclass(frozen=True, slots=True)
-class Insertion:
+class Insertion(Struct, frozen=True):
     """The new text of a file, and the lines that are new in it."""
 
     content: bytes

@@ -7,9 +7,11 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.yaml import Document, load, load_again, parse
 from rota.model.errors import FileProblems, KeyPath, Problem
@@ -27,8 +29,7 @@ _BELONGS = re.compile(r"[ \t]|-[ \t\r\n]|#|[\]}]|\r?\n|$")
 _FLOW = re.compile(r"\s*(?:#.*\n\s*|---\s*\n)*\{")
 
 
-@dataclass(frozen=True, slots=True)
-class Included:
+class Included(Struct, frozen=True):
     """An included file: a project, whose jobs are named after its folder, or a part of the including one (no name)."""
 
     path: Path
@@ -42,8 +43,7 @@ class Included:
         return self.path.parent
 
 
-@dataclass(frozen=True, slots=True)
-class IncludeMatches:
+class IncludeMatches(Struct, frozen=True):
     """The files that the patterns of one file match."""
 
     files: tuple[Included, ...] = ()
@@ -128,8 +128,7 @@ def sources_of(folder: Path, imports: Sequence[str]) -> list[Path]:
     return [path for path in (*files, *packages) if path.is_file()]
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     file: Path
     home: str
     base: Path | None

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.agents import (
     Agent,
@@ -181,8 +183,7 @@ def _shell_problems(path: KeyPath, text: str) -> list[Problem]:
     return [Problem(f"`{known[0]}` is not filled in a shell's text", "placeholder", at=path, hint=hint)]
 
 
-@dataclass(frozen=True, slots=True)
-class JobDefaults:
+class JobDefaults(Struct, frozen=True):
     """Values that each job inherits from the project."""
 
     folder: str

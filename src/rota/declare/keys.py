@@ -5,16 +5,16 @@ the field that holds its value: in `model/spec.py` for jobs, in `settings.py` fo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rota.declare import applicability, types
 from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, ProblemList, unknown_key, wrong_type
 from rota.model.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key of a map: its name, the kind of its value, and its description.
 
     `field` leads to the value in a JobSpec, where one field holds it. `needs` decides on which jobs the key

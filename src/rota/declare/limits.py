@@ -1,10 +1,11 @@
 """Pools, retries and budgets in a file."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 from typing import Any
+
+from msgspec import Struct
 
 from rota.declare.problems import (
     JOB_NAME,
@@ -210,8 +211,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenAccount:
+class WrittenAccount(Struct, frozen=True):
     """An account as it is written; without a zone it has the file's."""
 
     unit: Unit

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare.agents import Agent, in_a_project, own_pools
 from rota.declare.applicability import Keys
@@ -35,8 +37,7 @@ Shared = Mapping[str, Mapping[str, Any]]
 """The shared sections by name, each with its entries by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Values that an included project gets from the including one."""
 
     folder: Path
@@ -46,8 +47,7 @@ class Host:
     """Functions of an included project run as processes, where its modules do not meet those of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRead:
+class FileRead(Struct, frozen=True):
     """A project's file and its parts, read as far as they are right."""
 
     included: Included
@@ -67,16 +67,14 @@ class FileRead:
         return self.included.folder
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """An included project that cannot be used as it is; what is stored of it is to stay."""
 
     included: Included
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """The merged content of the including file and the included ones."""
 
     jobs: tuple[JobSpec, ...]
@@ -181,8 +179,7 @@ def _ignored(data: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{section}.{key}" for key in (written if isinstance(written, dict) else {}) if key in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedSections:
+class SharedSections(Struct, frozen=True):
     """The shared sections of all files together; problems by the name of the project that they are about."""
 
     sections: Shared

@@ -5,9 +5,10 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.declare.registry import (
     ENVIRONMENT_HINT,
@@ -32,8 +33,7 @@ MAX_SOURCE_BYTES = 1_000_000
 """Bytes of source. A larger module is not read and may define anything."""
 
 
-@dataclass(slots=True)
-class ModuleSource:
+class ModuleSource(Struct):
     """One module as its source shows it."""
 
     defines: dict[str, ast.stmt] = field(default_factory=dict)

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare.problems import (
     JOB_NAME,
@@ -41,8 +43,7 @@ _TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=5), said="1s and 5m")
 _read_event = choice(Event)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenNotify:
+class WrittenNotify(Struct, frozen=True):
     """The targets of a job: names with their places in the list, and targets written in the job itself."""
 
     names: tuple[tuple[str, int | None], ...] = ()

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import fields
 
 from rota.model.agents import provider_of
 from rota.model.amounts import say_money
@@ -168,8 +170,7 @@ class ChangeKind(StrEnum):
     UNCHANGED = "unchanged"
 
 
-@dataclass(frozen=True, slots=True)
-class JobChange:
+class JobChange(Struct, frozen=True):
     """One job in a plan: the spec it gets, the stored job it concerns, and what differs."""
 
     kind: ChangeKind
@@ -179,8 +180,7 @@ class JobChange:
     differences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All changes, in the order of the file, then what is retired; `empties` when some jobs would become none."""
 
     changes: tuple[JobChange, ...]
@@ -225,8 +225,7 @@ def project_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSettings:
+class StoredSettings(Struct, frozen=True):
     """The settings that are stored with the jobs, as they are."""
 
     pools: Mapping[str, int] = field(default_factory=dict)

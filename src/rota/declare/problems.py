@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
 
 from rota.declare.yaml import WrittenFloat, WrittenInt
 from rota.model.clock import parse_duration

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import Enum
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare import entries, references
 from rota.declare.agents import Agent, own_pools, with_registered
@@ -99,8 +101,7 @@ def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
         yield from _paths(inner, (*path, key))
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(Struct, frozen=True):
     """The sections of a file, before names in them are resolved."""
 
     settings: Settings
@@ -202,8 +203,7 @@ def _unpolled(
     return need_problems(jobs, document, names=names, lacking=lacking)
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """The content of a project's file, complete and checked."""
 
     settings: Settings

@@ -4,12 +4,13 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from rota.declare.applicability import loads_code, secret_in
 from rota.declare.problems import (

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.agents import Agent
 from rota.declare.jobs import JobDefaults, interpreter_of
@@ -23,8 +25,7 @@ NamesOf = Mapping[str | None, Names]
 """The registered names of each interpreter; None: this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A name in the file that must exist, and the interpreter that must know it (None: this one)."""
 
     path: KeyPath
@@ -71,8 +72,7 @@ def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence
     return [*settings.imports, *(name.partition(":")[0] for name in functions if ":" in name)]
 
 
-@dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(Struct, frozen=True):
     """The resolved names of a file: problems with their paths, and the names of each interpreter."""
 
     problems: tuple[Problem, ...] = ()

@@ -3,9 +3,11 @@
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.errors import FunctionMissing, InvalidValue, did_you_mean
 from rota.model.spec import Condition, Names
@@ -40,8 +42,7 @@ class FunctionFinder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredAgent:
+class RegisteredAgent(Struct, frozen=True):
     """A Python function that is an agent: `async (AgentTask) -> AgentResult`, and its keys of `agents:`."""
 
     function: Function

@@ -1,11 +1,13 @@
 """The sections of a file beside its jobs, `poll` included, and the defaults of jobs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare import jobs
 from rota.declare.applicability import Keys
@@ -47,8 +49,7 @@ Sections = Mapping[str, Any]
 """The other sections by name, as far as they are right."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileOrigin:
+class FileOrigin(Struct, frozen=True):
     """Where a file stands: its folder, the environment, and the project that includes it."""
 
     folder: Path

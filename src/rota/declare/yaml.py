@@ -4,11 +4,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
@@ -65,8 +66,7 @@ class UnreadableText(Exception):
         self.flow = flow
 
 
-@dataclass(slots=True)
-class Composed:
+class Composed(Struct):
     """The result of the events of one text."""
 
     data: Any = None
@@ -341,8 +341,7 @@ MEND_SIZE = 100_000
 Stamp = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """The content of a file: plain values, where each key and item stands, and what is wrong with the YAML itself.
 
     Values below a `spoilt` path are not reported again.

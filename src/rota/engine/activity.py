@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from rota.engine.membership.locks import worker_here
 from rota.model.clock import from_ms, from_ms_or_none, to_ms
@@ -25,8 +26,7 @@ DEPTH = 20
 """How many runs back the start of an agent's run is followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Struct, frozen=True):
     """Whether the mode of some jobs is no longer theirs, and when the next one may change by itself."""
 
     stale: bool
@@ -78,8 +78,7 @@ def _starter(db: Database, run: Run) -> Run | None:
     return None if handle is None else runs.run_by_handle(db, handle)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectMode:
+class ProjectMode(Struct, frozen=True):
     """The mode that every view shows, until when quiet hours keep it dormant, and how many jobs go by the mode.
 
     `apart`: how many of them are dormant by quiet hours of their own while the project is not.
@@ -141,8 +140,7 @@ def _activity(db: Database, now: datetime) -> datetime | None:
 ALL_KEY = "paused_all"
 
 
-@dataclass(frozen=True, slots=True)
-class PauseState:
+class PauseState(Struct, frozen=True):
     """A pause: job, start, end and reason. `job` None: everything, claiming included."""
 
     job: str | None

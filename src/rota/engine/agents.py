@@ -4,9 +4,10 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.declare.include import files_of, sources_of

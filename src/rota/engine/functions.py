@@ -5,9 +5,11 @@ import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.engine.agents import agent_task
@@ -81,8 +83,7 @@ Function = Callable[..., Any]
 NO_FACTS: Mapping[str, Callable[[Claimed], bool]] = {}
 
 
-@dataclass(slots=True)
-class FunctionTable:
+class FunctionTable(Struct):
     """The functions, conditions, work sources and agents that the loaded file names. Stored data never adds to it."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)

@@ -4,9 +4,10 @@ The real ones are `engine/processes.py` and `engine/functions.py`; tests script 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import Source
@@ -115,8 +116,7 @@ class Sources(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message to a target. `id` is the same over all attempts; `at` is when this one is made."""
 
     id: str

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from rota.engine.agents import prepare_agent, read_agent
 from rota.engine.transactions.claim import Claimed
@@ -27,8 +28,7 @@ SAID_LIMIT = 200
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperAtGate:
+class KeeperAtGate(Struct, frozen=True):
     """A keeper that waits at its gate."""
 
     spawned: Spawned

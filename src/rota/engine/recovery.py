@@ -6,10 +6,11 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor as ThreadExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.activity import ALL_KEY
@@ -39,8 +40,7 @@ from rota.store.tables.direct_calls import Direct, WaitingCall
 RESTARTED = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryContext:
+class RecoveryContext(Struct, frozen=True):
     """A process that recovers: its store and clock, its epoch, the trees it can see, and where adopted work goes."""
 
     store: Store
@@ -140,8 +140,7 @@ def _record(db: Database, *, found: Direct, outcome: Outcome, now: datetime) -> 
     return direct_calls.finish(db, found.id, settle(outcome, asked), epoch=found.holder, now=now)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """A run of a dead process with what the decision needs."""
 
     owned: runs.Owned
@@ -302,8 +301,7 @@ def watch_state(state: Path, session: Session, *, alone: bool) -> "StateWatch":
     return watch
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Damage of the state of a process, with a remedy."""
 
     what: str

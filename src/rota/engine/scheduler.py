@@ -3,9 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
 
 from rota.engine.activity import next_release, outlook
 from rota.engine.loops.callers import Callers
@@ -49,8 +50,7 @@ FAILURES = 2
 """After how many failures in a row a stage counts as failing: a single one may be a lock held for a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """A stage without which no run starts, and the error that it meets again and again; or the clock."""
 
     stage: str

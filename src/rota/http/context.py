@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from fastapi import Path as PathParam
 from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from msgspec import Struct, field
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 from starlette.responses import JSONResponse, Response
 
@@ -34,8 +34,7 @@ PREFIX = "/api/v1"
 MAX_TARGET = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ServerContext:
+class ServerContext(Struct, frozen=True):
     """The project that is served."""
 
     store: Store
@@ -53,8 +52,7 @@ class ServerContext:
     """The settings of the scheduler; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True):
     """One request: its caller, its time, and a store that audits changes."""
 
     context: ServerContext

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from email.utils import format_datetime
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
+from msgspec import Struct, field
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -148,8 +148,7 @@ ADDRESSES = 10_000
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True):
     """The head of a request; `repeated` are headers that came more than once."""
 
     method: str
@@ -159,8 +158,7 @@ class RequestHead:
     client: str
 
 
-@dataclass(slots=True)
-class Failures:
+class Failures(Struct):
     """Wrong tokens by address, for a minute."""
 
     _by_client: dict[str, deque[float]] = field(default_factory=dict)

@@ -10,7 +10,6 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any, ClassVar
 import anyio.to_thread
 import h11
 import uvicorn
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -171,8 +172,7 @@ IN_USE_HINT = (
 MOVED_HINT = "set a fixed port with `http: {listen: 127.0.0.1:PORT}`"
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """The settings of the listener; flags override the file."""
 
     http: Http
@@ -439,8 +439,7 @@ def _config(app: Any, side: HttpServerThread) -> uvicorn.Config:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The flags of `rota serve` about HTTP."""
 
     listen: str | None = None

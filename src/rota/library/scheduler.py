@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from rota.engine.clock import SystemClock
 from rota.engine.membership.shutdown import Stop

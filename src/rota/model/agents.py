@@ -1,14 +1,14 @@
 """Agents: their tasks, results and work items, and the rate limits of their providers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class WorkItem:
+
+class WorkItem(Struct, frozen=True):
     """A claimed item of a work source. `claim` is private data of the source."""
 
     id: str
@@ -19,8 +19,7 @@ class WorkItem:
     claim: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkReport:
+class WorkReport(Struct, frozen=True):
     """The report to a source about the run of an item."""
 
     success: bool
@@ -29,8 +28,7 @@ class WorkReport:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkRequest:
+class WorkRequest(Struct, frozen=True):
     """A request for an item; `claim` identifies it, also after a crash."""
 
     claim: str
@@ -40,8 +38,7 @@ class WorkRequest:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkAhead:
+class WorkAhead(Struct, frozen=True):
     """The open items of a source, read without a claim; `open` None: their number is unknown."""
 
     open: int | None = None
@@ -86,8 +83,7 @@ class AgentProblem(StrEnum):
     RESULT_INVALID = "result_invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """The limits and reports that an adapter supports; a job with an unsupported limit is refused at load."""
 
     allowed_tools: bool = False
@@ -104,8 +100,7 @@ class Capabilities:
     """Whether it can ignore code of its working folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTask:
+class AgentTask(Struct, frozen=True):
     """A task for an agent. `prompt` is complete: envelope, task, work item and carried-over data."""
 
     prompt: str
@@ -139,8 +134,7 @@ class AgentTask:
     cancelled: Callable[[], bool] = lambda: False
 
 
-@dataclass(frozen=True, slots=True)
-class AgentResult:
+class AgentResult(Struct, frozen=True):
     """The result of an agent. Unknown figures are None, never 0."""
 
     summary: str = ""
@@ -165,8 +159,7 @@ class AgentResult:
     """Whether the session has no room for another prompt, so that later runs would fail too."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentInvocation:
+class AgentInvocation(Struct, frozen=True):
     """The process of a task: argv, environment, standard input, and files in the run's folder."""
 
     argv: tuple[str, ...]
@@ -175,8 +168,7 @@ class AgentInvocation:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
+class ProcessEnd(Struct, frozen=True):
     """The end of a task's process: exit code and output."""
 
     exit_code: int | None
@@ -188,8 +180,7 @@ class ProcessEnd:
     """Its end in the machine's time zone: "resets 11:00" means the next one after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """How to inspect an installed agent: the commands for its version and login."""
 
     version: tuple[str, ...]
@@ -204,8 +195,7 @@ class Probe:
     """The options that rota uses: a version without one of them is unsupported."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSession:
+class AgentSession(Struct, frozen=True):
     """A session to resume with its earlier costs: the figures of some programs are totals."""
 
     id: str
@@ -217,8 +207,7 @@ class AgentSession:
     """The adapter of its program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Brief:
+class Brief(Struct, frozen=True):
     """The data of one agent run beyond its job's definition, collected before its start."""
 
     condition_outputs: tuple[str, ...] = ()
@@ -256,8 +245,7 @@ def provider_of(pool: str) -> str | None:
     return pool.removeprefix(PROVIDER) if pool.startswith(PROVIDER) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A run that its provider refused, with the message and the stated end of the refusal."""
 
     began_at: datetime
@@ -269,8 +257,7 @@ class Refusal:
     """Whether the provider failed instead of limiting: it is probed sooner and more often."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderHold:
+class ProviderHold(Struct, frozen=True):
     """A rate-limited provider. `until` None: the hold is over, and only the count of refusals is stored."""
 
     provider: str

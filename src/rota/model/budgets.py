@@ -1,9 +1,10 @@
 """Budget accounts, windows, prices and usage. Money is in millionths of a dollar."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 MILLION = 1_000_000
 
@@ -35,8 +36,7 @@ class Exceeded(StrEnum):
     WARN = "warn"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """A limit per calendar window; amounts in its unit, money in millionths."""
 
     name: str
@@ -48,16 +48,14 @@ class Account:
     estimate: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A period of the calendar: since ≤ instant < until."""
 
     since: datetime
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The price of a million tokens of a model, in millionths of a dollar."""
 
     input: int
@@ -66,8 +64,7 @@ class Price:
     """The price of input from the provider's cache; None: that of all input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The known usage of a run: None is unknown, never nothing.
 
     `tokens_cached`: the part of `tokens_in` from the provider's cache. `counted`: the requests that were charged one by

@@ -1,9 +1,11 @@
 """The tree of errors; each has a code and a hint. The CLI and the HTTP API map them to exit codes and statuses."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
@@ -51,8 +53,7 @@ def write_path(path: KeyPath) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A problem in a user's file: its place, key and message, and a hint."""
 
     message: str

@@ -1,8 +1,9 @@
 """Notifications: events, targets, deliveries and their results."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 TIMEOUT = timedelta(seconds=15)
 """The timeout of one attempt."""
@@ -37,8 +38,7 @@ class Channel(StrEnum):
     COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A receiver of notifications. Its address is literal, or the name of a secret."""
 
     name: str
@@ -73,8 +73,7 @@ class DeliveryStatus(StrEnum):
     FAILED = "FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """An event for a target. Its id is the same over all attempts, so that a receiver can detect duplicates."""
 
     id: str
@@ -95,8 +94,7 @@ class Delivery:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryResult:
+class DeliveryResult(Struct, frozen=True):
     """The result of an attempt. `wait`: the receiver's Retry-After in seconds; `gone`: it accepts nothing more."""
 
     ok: bool

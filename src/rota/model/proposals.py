@@ -1,8 +1,9 @@
 """Authors of jobs from the tools, their limits, and the policy for agents."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rota.model.agents import Access
 
@@ -22,8 +23,7 @@ class Approval(StrEnum):
     REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPolicy:
+class AgentPolicy(Struct, frozen=True):
     """The `agent_policy:` of a project. The limits hold for each author."""
 
     enabled: bool = True
@@ -36,8 +36,7 @@ class AgentPolicy:
     access: Access = Access.FULL
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The rights of an agent's run, which its new jobs cannot exceed."""
 
     agent: str
@@ -54,8 +53,7 @@ class Limits:
     """The folder of the run's included project."""
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(Struct, frozen=True):
     """The author of an action: a person, a named program, or a run. Only an agent's run has `limits`."""
 
     name: str = USER
@@ -81,8 +79,7 @@ class Author:
         return f"{self.name} ({self.run})" if self.run else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """The stored origin of a job from the tools."""
 
     by: str

@@ -1,10 +1,11 @@
 """Records of jobs, runs, groups, executions, worktrees and claims on work items."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, overload
+
+from msgspec import Struct, field
 
 from rota.model.agents import AgentSession, WorkItem, WorkReport, WorkRequest
 from rota.model.budgets import Usage
@@ -20,8 +21,7 @@ SCHEDULER_STATE_LIMIT = 64 * 1024
 ARTIFACTS_LIMIT = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A stored job: its current definition and its cursor."""
 
     id: str
@@ -76,8 +76,7 @@ class Job:
         return self.made is not None and self.made.expires_at is not None and self.made.expires_at <= now
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One intended execution, from QUEUED to a final status."""
 
     id: str
@@ -136,8 +135,7 @@ class Run:
         return self.scheduled_for or self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A group of runs: of a declared group's run, or created at run time without one."""
 
     id: str
@@ -159,8 +157,7 @@ class Group:
         return f"{self.name}:{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(Struct, frozen=True):
     """A function that still runs after its run or direct call has ended: its thread cannot be killed."""
 
     run_id: str
@@ -175,8 +172,7 @@ class Abandoned:
         return "a direct call" if self.job is None else f"{self.job}:{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """The audit record of a start: of a run, or of a direct call, which has a caller and no run."""
 
     id: str
@@ -200,8 +196,7 @@ class Execution:
     artifacts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The end of an execution, or of a run that never started, as runners and gates report it."""
 
     status: Status
@@ -235,8 +230,7 @@ class Outcome:
     """The poll interval in seconds that the server suggests."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(Struct, frozen=True):
     """A process, distinct from later ones with the same pid."""
 
     boot_id: str
@@ -259,8 +253,7 @@ def cut(text: str | None, limit: int) -> str | None:
     return text[: limit - 1] + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """A git worktree: its run, place and base commit. `kept_why`: the reason to keep it after the run."""
 
     run_id: str
@@ -286,8 +279,7 @@ class ClaimState(StrEnum):
     GIVEN_UP = "given_up"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A request of a run to its source: `item` is the claimed item, `not_before` the time of the next report."""
 
     claim: str

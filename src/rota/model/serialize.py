@@ -1,6 +1,5 @@
 """Records as JSON: the codec of stored records and the shapes shown to users."""
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -9,6 +8,8 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from rota.model.clock import MILLISECOND, from_ms, iso, to_ms
 from rota.model.notifications import Delivery
@@ -34,6 +35,11 @@ def decode(record: type[T], value: Any) -> T:
     return typing.cast(T, value if coder is None else coder(value))
 
 
+def is_record(hint: Any) -> typing.TypeGuard[type[Struct]]:
+    """Return whether a type hint is a record."""
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
 @cache
 def _encoder(hint: Any) -> Coder | None:
     """Return how values of a hint are written; where the hint does not say it, each value's own type does."""
@@ -42,7 +48,7 @@ def _encoder(hint: Any) -> Coder | None:
     for kind, coder in _WRITTEN:
         if issubclass(hint, kind):
             return coder
-    if dataclasses.is_dataclass(hint):
+    if is_record(hint):
         return _record_encoder(hint)
     raise TypeError(f"a {hint.__name__} has no place in a record")
 
@@ -65,8 +71,8 @@ def _decoder(hint: Any) -> Coder | None:
         return from_ms
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _member_decoder(hint)
-    if dataclasses.is_dataclass(hint):
-        return _record_decoder(typing.cast(type, hint))
+    if is_record(hint):
+        return _record_decoder(hint)
     return _composed(hint, _decoder, sequence=tuple, otherwise=None)
 
 
@@ -82,7 +88,7 @@ def _composed(hint: Any, make: Make, *, sequence: type, otherwise: Coder | None)
     return None if coder is None else lambda value: None if value is None else coder(value)
 
 
-def _record_encoder(record: type) -> Coder:
+def _record_encoder(record: type[Struct]) -> Coder:
     coders = _coders(record, _encoder)
     names, values_of = tuple(coders), attrgetter(*coders)
     changing = [(name, coder) for name, coder in coders.items() if coder is not None]
@@ -98,7 +104,7 @@ def _record_encoder(record: type) -> Coder:
     return write
 
 
-def _record_decoder(record: type) -> Coder:
+def _record_decoder(record: type[Struct]) -> Coder:
     coders = _coders(record, _decoder)
 
     def build(values: Mapping[str, Any]) -> Any:
@@ -117,9 +123,9 @@ def _member_decoder(kind: type[Enum]) -> Coder:
     return lambda value: members.get(value) or kind(value)
 
 
-def _coders(record: type, make: Make) -> dict[str, Coder | None]:
+def _coders(record: type[Struct], make: Make) -> dict[str, Coder | None]:
     hints = typing.get_type_hints(record)
-    return {field.name: make(hints[field.name]) for field in dataclasses.fields(record)}
+    return {name: make(hints[name]) for name in record.__struct_fields__}
 
 
 class RunJson(typing.TypedDict):

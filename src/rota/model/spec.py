@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.model.agents import Access
 from rota.model.budgets import Unit
@@ -164,16 +165,14 @@ class OnRestart(StrEnum):
     KILL = "kill"
 
 
-@dataclass(frozen=True, slots=True)
-class Jitter:
+class Jitter(Struct, frozen=True):
     """A deterministic delay: up to a duration, or a percentage of the gap to the next instant."""
 
     up_to: timedelta | None = None
     percent: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ByMode:
+class ByMode(Struct, frozen=True):
     """An interval for each mode; None: never in that mode."""
 
     active: timedelta | None
@@ -187,8 +186,7 @@ class ByMode:
         return self.idle if mode is Mode.IDLE else self.dormant
 
 
-@dataclass(frozen=True, slots=True)
-class QuietHours:
+class QuietHours(Struct, frozen=True):
     """Windows of the week such as "mon-fri 09:00-19:00" in `timezone`, and their policy."""
 
     windows: tuple[str, ...]
@@ -196,8 +194,7 @@ class QuietHours:
     policy: QuietPolicy = QuietPolicy.DORMANT
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """The schedule of a job: at most one of `cron`, `interval`, `by_mode`, `at` and `reboot`; none is manual.
 
     `excluded`: dates in the job's zone, as 2026-12-25, without runs.
@@ -243,8 +240,7 @@ class Schedule:
         return self.interval if self.by_mode is None else self.by_mode.of(mode)
 
 
-@dataclass(frozen=True, slots=True)
-class Misfire:
+class Misfire(Struct, frozen=True):
     """The handling of missed instants."""
 
     policy: MisfirePolicy = MisfirePolicy.SKIP
@@ -253,16 +249,14 @@ class Misfire:
     max_age: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """The limit of unfinished runs of a job."""
 
     policy: OverlapPolicy = OverlapPolicy.FORBID
     queue_depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class EnvValue:
+class EnvValue(Struct, frozen=True):
     """An environment variable of a job: a text, maybe with placeholders, or the name of a secret."""
 
     name: str
@@ -270,8 +264,7 @@ class EnvValue:
     secret: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member of a group: a job, its params, and whether it always runs."""
 
     job: str
@@ -279,8 +272,7 @@ class Member:
     always: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AfterStep:
+class AfterStep(Struct, frozen=True):
     """A command, or a shell text, that runs after the success of an agent."""
 
     command: tuple[str, ...] = ()
@@ -288,8 +280,7 @@ class AfterStep:
     cwd: StepFolder = StepFolder.WORKSPACE
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSource:
+class WorkSource(Struct, frozen=True):
     """The source of a run's work item: a repository, a folder, an address, or a Python class."""
 
     kind: SourceKind
@@ -317,8 +308,7 @@ class WorkSource:
 PROMPT_LIMIT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class AgentWork:
+class AgentWork(Struct, frozen=True):
     """The task of an agent, its adapter and its limits."""
 
     agent: str
@@ -350,8 +340,7 @@ class AgentWork:
     """Whether it is called inside the scheduler's process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """The work of a run and its environment."""
 
     kind: Kind
@@ -389,8 +378,7 @@ class Work:
         return self.kind is Kind.FUNCTION and self.isolate is Isolate.THREAD and self.python is None
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A gate: a registered name, or a command (exit 0 true, 10 false)."""
 
     name: str = ""
@@ -405,8 +393,7 @@ class Condition:
         return self.name or " ".join(self.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
+class Gates(Struct, frozen=True):
     """The gates of a due run."""
 
     conditions: tuple[Condition, ...] = ()
@@ -416,16 +403,14 @@ class Gates:
     needs_poll: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Struct, frozen=True):
     """The room that a run takes in a pool."""
 
     pool: str
     cost: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Spend:
+class Spend(Struct, frozen=True):
     """An account of a run, and the estimated cost in the account's unit.
 
     `estimate` None: the cost of its last runs, else the account's estimate. `unit` is that of the account when the
@@ -439,8 +424,7 @@ class Spend:
     """The limit of the job's agent for one run, in millionths of a dollar; None: no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """The retries of a failed run. `max_attempts` includes the first attempt."""
 
     max_attempts: int = 3
@@ -450,16 +434,14 @@ class Retry:
     jitter: Jitter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedFailure:
+class RepeatedFailure(Struct, frozen=True):
     """The backoff of a job that fails repeatedly."""
 
     after: int = 5
     backoff_max: timedelta = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """The retention of rows and output; None is for ever."""
 
     runs: timedelta | None = timedelta(days=365)
@@ -468,8 +450,7 @@ class Retention:
     output: timedelta | None = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """A job's whole definition."""
 
     name: str
@@ -500,8 +481,7 @@ class JobSpec:
         return bool(self.notify or self.notify_own)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The registered names: `missing` has a message for each unknown name and each module that fails."""
 
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from msgspec import Struct
 
 SQLITE = "sqlite"
 SCHEMES = ("postgresql", "postgres")
@@ -72,8 +73,7 @@ def host_of(address: str) -> str:
     return unquote(_parts(address).hosts) or dict(_options(address)).get("host", "") or "the local socket"
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     scheme: str
     user: str
     password: str

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter
 from rota.agents.registry import AgentProbe, adapter, probe
@@ -34,8 +35,7 @@ COMMAND_OPTIONS = frozenset({"version", "login"})
 """Options of the adapter `custom` that name commands which a probe executes."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedAgent:
+class NamedAgent(Struct, frozen=True):
     """An agent that the file or a job names, with the jobs that use it."""
 
     name: str
@@ -62,8 +62,7 @@ class NamedAgent:
         return any(spec.enabled for spec in self.specs)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentView:
+class AgentView(Struct, frozen=True):
     """An agent, its probe on this machine, and its current state."""
 
     known: NamedAgent
@@ -79,8 +78,7 @@ class AgentView:
         return pool_of(self.known.name)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentsView:
+class AgentsView(Struct, frozen=True):
     """All agents by name; with a `problem` of the file, the agents of the applied jobs."""
 
     agents: tuple[AgentView, ...]

@@ -1,13 +1,15 @@
 """Budgets, usage and costs of agents as users see them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from typing import Any, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from rota.engine.transactions.budgets import charges, current_window
 from rota.model.budgets import Account, Window
@@ -32,8 +34,7 @@ WINDOWS_SHOWN = 14
 SPENDERS_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class AccountView:
+class AccountView(Struct, frozen=True):
     """An account in its current window."""
 
     account: Account
@@ -61,8 +62,7 @@ class AccountView:
         return max(self.used - self.account.limit, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class PastWindow:
+class PastWindow(Struct, frozen=True):
     """A past window or the current one, with its limit and usage. `runs` is None if the runs are pruned."""
 
     window: Window
@@ -72,8 +72,7 @@ class PastWindow:
     estimated: int
 
 
-@dataclass(frozen=True, slots=True)
-class AccountHistory:
+class AccountHistory(Struct, frozen=True):
     """An account, its last windows, newest first, and the top spenders of the newest."""
 
     view: AccountView
@@ -237,8 +236,7 @@ class By(StrEnum):
     DAY = "day"
 
 
-@dataclass(frozen=True, slots=True)
-class UsageView:
+class UsageView(Struct, frozen=True):
     """Usage since a moment: by day in order, else by decreasing run time."""
 
     by: By
@@ -312,8 +310,7 @@ def used_json(used: Used) -> dict[str, Any]:
     return sums
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCosts:
+class AgentCosts(Struct, frozen=True):
     """Usage of agents since a moment: every day in order, jobs and agents by decreasing cost."""
 
     days: tuple[Used, ...]

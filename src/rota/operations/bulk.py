@@ -1,11 +1,12 @@
 """Actions on many runs: bulk trigger, backfill and their answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.activity import PauseState, touching
@@ -89,8 +90,7 @@ def _trigger_many(
     return refs
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A selection of unfinished runs. Without jobs and labels: of all jobs. Neither queued nor running: both."""
 
     jobs: tuple[str, ...] = ()
@@ -108,8 +108,7 @@ class Filter:
         return run_queries.UnfinishedFilter(now - (self.older_than or timedelta()), statuses, self.waiting_for)
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The number of unfinished runs of a job that a filter selects."""
 
     job: str
@@ -117,8 +116,7 @@ class Matched:
     running: int
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(Struct, frozen=True):
     """The result of a cancel by filter: the number of dequeued runs, and the runs asked to stop."""
 
     cancelled: int
@@ -173,8 +171,7 @@ MAX_INSTANTS = 10_000
 DURATION_SAMPLES = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """The past range [since, until) to fill. `only_missed`: skip instants that ran when they were due."""
 
     since: datetime
@@ -183,8 +180,7 @@ class Range:
     only_missed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Backfilled:
+class Backfilled(Struct, frozen=True):
     """The result of a backfill: runs by instant, the numbers of skipped instants, and the usual duration."""
 
     job: Job

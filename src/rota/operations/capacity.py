@@ -1,11 +1,12 @@
 """Pools and provider limits as users see them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.clock import iso, to_ms
@@ -22,16 +23,14 @@ HOLDERS_SHOWN = 5
 MAX_COUNTED_WAITING = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class PoolView:
+class PoolView(Struct, frozen=True):
     """A pool, and the first few runs that draw on it."""
 
     pool: Pool
     holders: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PoolWait:
+class PoolWait(Struct, frozen=True):
     """The pool that a run waits for, its holders, and the run that it is kept for, if any."""
 
     shortage: Shortage
@@ -83,8 +82,7 @@ def pool_json(view: PoolView) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class HoldView:
+class HoldView(Struct, frozen=True):
     """A held provider, the run that it refused, and the number of claimable runs that wait for it."""
 
     hold: ProviderHold

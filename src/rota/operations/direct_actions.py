@@ -2,11 +2,12 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.engine.activity import touching
 from rota.engine.loops.executor import pause_for
@@ -31,8 +32,7 @@ from rota.store.tables import direct_calls as calls_table
 from rota.store.tables import queue
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsed:
+class Rehearsed(Struct, frozen=True):
     """The dry run of a direct call."""
 
     job: Job
@@ -140,8 +140,7 @@ OWN_CODE = "the caller's own code"
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=50), timedelta(milliseconds=500)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """A slot that belongs to the caller until it leaves the block."""
 
     id: str

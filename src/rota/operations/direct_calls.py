@@ -1,9 +1,10 @@
 """Direct calls as users see them: waiting, running and ended."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.model.ids import created_at
 from rota.model.records import ProcessIdentity
@@ -16,8 +17,7 @@ from rota.store.tables import direct_calls as direct_calls_table
 from rota.store.tables import jobs
 
 
-@dataclass(frozen=True, slots=True)
-class DirectView:
+class DirectView(Struct, frozen=True):
     """A direct call: waiting behind `ahead` others, running in a slot, or ended."""
 
     id: str
@@ -53,8 +53,7 @@ class DirectView:
         return created_at(self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class DirectCallsView:
+class DirectCallsView(Struct, frozen=True):
     """The direct calls of a project: those that wait, in order, and those with a slot."""
 
     waiting: tuple[DirectView, ...] = ()

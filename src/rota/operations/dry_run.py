@@ -4,12 +4,14 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.agents.registry import adapter, version_of
 from rota.declare.registry import BUILTIN_CONDITIONS, asked_elsewhere
@@ -62,8 +64,7 @@ NO_ITEM = WorkItem("none", "no item")
 """The placeholder of a missing item."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peeked:
+class Peeked(Struct, frozen=True):
     """The items of a work source, or the `problem` of its query."""
 
     source: WorkSource
@@ -131,8 +132,7 @@ def peeked_json(found: Peeked | None) -> dict[str, Any] | None:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRequest:
+class AgentRequest(Struct, frozen=True):
     """The request to an agent: the complete prompt, the workspace, and the session to resume."""
 
     work: AgentWork
@@ -186,8 +186,7 @@ def _workspace(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -
     return f"a new worktree of {at}, branch {branch}"
 
 
-@dataclass(frozen=True, slots=True)
-class DryRunReport:
+class DryRunReport(Struct, frozen=True):
     """The result of a dry run: `problem` would make the run fail before its work begins."""
 
     spec: JobSpec
@@ -209,8 +208,7 @@ class DryRunReport:
     """The current state of the pools that the run would draw on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
+class _Subject(Struct, frozen=True):
     spec: JobSpec
     job: Job | None
     state: Mapping[str, Any]
@@ -368,8 +366,7 @@ def _refused(job: Job | None) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(Struct, frozen=True):
     """The command, the folder, the names of the environment, and the problem of a start."""
 
     argv: tuple[str, ...]
@@ -515,8 +512,7 @@ COUNTED = 10_000
 NO_LOCK = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class TickPreview:
+class TickPreview(Struct, frozen=True):
     """The effects of a tick; `recovered` are runs of dead processes, which it would recover first."""
 
     changes: tuple[str, ...]

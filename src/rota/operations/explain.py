@@ -1,11 +1,12 @@
 """Explain: the stored facts about a job or run, for the sentences of `text/explain.py`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.engine.activity import claiming_paused, everything_paused
 from rota.model.records import Run
@@ -25,8 +26,7 @@ from rota.text.format import roughly
 from rota.text.jobs import say_drained, say_no_worker, say_shortage
 
 
-@dataclass(frozen=True, slots=True)
-class ExplanationView:
+class ExplanationView(Struct, frozen=True):
     """The lines about a job, and about a run: of a job its newest one."""
 
     name: str
@@ -37,8 +37,7 @@ class ExplanationView:
     run_lines: tuple[ExplainLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """The reason why a claimable run does not start."""
 
     held: Held | None

@@ -1,10 +1,12 @@
 """Actions on groups: trigger, cancel, retry and drain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare.jobs import MEMBERS
 from rota.declare.problems import JOB_NAME
@@ -91,8 +93,7 @@ def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -
     return rolled_back(store, change) if dry_run else store.write(touching(change, what="cancel", now=now))
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """A group that retries another: its run, None if it has no job, and its members, None while it waits."""
 
     of: Group

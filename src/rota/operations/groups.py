@@ -1,10 +1,11 @@
 """Queries over groups: find, list, show and follow them."""
 
 from collections import Counter
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, Literal, TypedDict
+
+from msgspec import Struct
 
 from rota.model.errors import InvalidValue, UnknownGroup
 from rota.model.ids import is_id
@@ -19,8 +20,7 @@ from rota.store.tables import groups, jobs
 from rota.text.runs import attempts_of
 
 
-@dataclass(frozen=True, slots=True)
-class SeatView:
+class SeatView(Struct, frozen=True):
     """One member of a group: its newest attempt, the earlier ones, and the maximum number."""
 
     run: Run
@@ -28,8 +28,7 @@ class SeatView:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(Struct, frozen=True):
     """A group with its members, in order."""
 
     group: Group
@@ -43,8 +42,7 @@ class GroupView:
         return self.group.status in (GroupStatus.PARTIAL, GroupStatus.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLine:
+class GroupLine(Struct, frozen=True):
     """A group of a list: its job, None if it has none, and its newest instance, None before it ran."""
 
     name: str

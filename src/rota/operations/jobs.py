@@ -2,13 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from rota.declare.plan import differences
 from rota.model.errors import InvalidValue, UnknownJob
@@ -26,8 +27,7 @@ LAST_OUTCOMES = 10
 UNFINISHED_SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
+class JobView(Struct, frozen=True):
     """A job with its unfinished and its newest runs; of a long queue the oldest ones."""
 
     job: Job
@@ -110,8 +110,7 @@ class Sort(StrEnum):
     NEXT = "next"
 
 
-@dataclass(frozen=True, slots=True)
-class JobQuery:
+class JobQuery(Struct, frozen=True):
     """A filter of jobs: `text` searches name, description and labels. Without a state: all but retired jobs."""
 
     text: str = ""
@@ -120,16 +119,14 @@ class JobQuery:
     sort: Sort = Sort.NAME
 
 
-@dataclass(frozen=True, slots=True)
-class JobLine:
+class JobLine(Struct, frozen=True):
     """A job of a page; `failing`: its newest run that was not skipped failed."""
 
     view: JobView
     failing: bool
 
 
-@dataclass(frozen=True, slots=True)
-class JobsPage:
+class JobsPage(Struct, frozen=True):
     """A page of matching jobs, with the number of matches by state and label."""
 
     lines: tuple[JobLine, ...]
@@ -196,16 +193,14 @@ NEWEST = 2**62
 FIRST = ("made",)
 
 
-@dataclass(frozen=True, slots=True)
-class VersionView:
+class VersionView(Struct, frozen=True):
     """A version of a job, and its differences from the previous one, by key."""
 
     version: Version
     changes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VersionsPage:
+class VersionsPage(Struct, frozen=True):
     """Some versions of a job, newest first; `below` is the position of the next page, None at the end."""
 
     shown: tuple[VersionView, ...]

@@ -1,11 +1,12 @@
 """Notification targets and deliveries: list, test, enable and retry."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.ports import Message
@@ -24,8 +25,7 @@ from rota.store.tables.notifications import Endpoint
 MAX_RETRIED_DELIVERIES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class TargetView:
+class TargetView(Struct, frozen=True):
     """A target, the state of its endpoint, and its newest delivery."""
 
     target: Target

@@ -1,9 +1,10 @@
 """Pause and resume jobs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.activity import touching
@@ -18,8 +19,7 @@ from rota.store.driver import Database, Store
 from rota.store.tables import audit, jobs, processes, run_queries
 
 
-@dataclass(frozen=True, slots=True)
-class JobSelection:
+class JobSelection(Struct, frozen=True):
     """The jobs of a pause or resume: by name, by label, or all."""
 
     names: tuple[str, ...] = ()
@@ -27,8 +27,7 @@ class JobSelection:
     everything: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Struct, frozen=True):
     """The result of a pause: its jobs, their running runs, and the number of instants in it, if known."""
 
     jobs: tuple[str, ...]

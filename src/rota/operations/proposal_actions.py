@@ -1,9 +1,11 @@
 """Actions on jobs that the tools create: creation within `agent_policy`, approval and removal."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.clock import tzdata_version
 from rota.engine.transactions.pause import retire
@@ -23,8 +25,7 @@ from rota.store.tables.processes import CriticalSection, lock_section
 Done = Literal["created", "changed", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """A requested job, and the effect of the request."""
 
     job: Job

@@ -1,11 +1,12 @@
 """The queue as users see it: runs in order, and why they do not start."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.engine.activity import PauseState, claiming_paused, everything_paused
 from rota.model.agents import provider_of
@@ -30,8 +31,7 @@ COUNTED = 100_000
 HOLDERS_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUse:
+class PoolUse(Struct, frozen=True):
     """A pool that runs wait for, and its holders."""
 
     name: str
@@ -42,8 +42,7 @@ class PoolUse:
     """The end of the hold of its provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyRun:
+class ReadyRun(Struct, frozen=True):
     """A claimable run: its place, its pools, and why it does not start."""
 
     place: int
@@ -52,8 +51,7 @@ class ReadyRun:
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(Struct, frozen=True):
     """The head of the queue: direct calls, then ready runs, then waiting runs.
 
     Counts end at `COUNTED`. `pools` are the pools that runs of this page lack, by name; `predecessors` the handles

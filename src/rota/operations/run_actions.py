@@ -4,11 +4,13 @@ import json
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.activity import touching
@@ -149,8 +151,7 @@ def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[st
     return merged
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     """The result of a cancel: the run is final, or its processes are being stopped."""
 
     run: Run
@@ -207,8 +208,7 @@ def stop_unattended(store: Store, state: Path, run_ids: Sequence[str]) -> None:
             stop_keeper(store, run)
 
 
-@dataclass(frozen=True, slots=True)
-class Retried:
+class Retried(Struct, frozen=True):
     """A retried run: the old run, the new params, and the new run, which is None in a dry run."""
 
     run: Run
@@ -286,8 +286,7 @@ MAX_MOVED_RUNS = 1000
 PRIORITIES = range(-1000, 1001)
 
 
-@dataclass(frozen=True, slots=True)
-class ReorderedRun:
+class ReorderedRun(Struct, frozen=True):
     """A run at its new place. `place` None: beyond 1000, or it waits. `note`: why the place is another one."""
 
     run: Run
@@ -295,8 +294,7 @@ class ReorderedRun:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """The requested place of runs: `other` is a handle, `place` counts from 1."""
 
     where: Where
@@ -388,8 +386,7 @@ def _note(db: Database, destination: Destination, run: Run, place: int | None) -
     return "the queue ends there" if sent is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(Struct, frozen=True):
     """A run before and after an edit, and its place now."""
 
     before: Run

@@ -5,11 +5,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TypedDict, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.agents import ProviderHold
 from rota.model.amounts import counted
@@ -34,8 +36,7 @@ MAX_SCANNED_RUNS = 1000
 _NUMBER = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """A run with everything stored about it."""
 
     run: Run
@@ -229,8 +230,7 @@ MAX_LINE_BYTES = 65_536
 SHOWN_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A line of a run's output that contains the text; long lines are cut around it."""
 
     run: Run
@@ -238,8 +238,7 @@ class Match:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """The matches, the number of searched runs, and why the search stopped early, if it did."""
 
     matches: tuple[Match, ...]
@@ -284,8 +283,7 @@ def _search(state: Path, runs: Sequence[Run], wanted: str, *, limit: int) -> Sea
     return SearchResult(tuple(matches.values()), len(runs))
 
 
-@dataclass(frozen=True, slots=True)
-class Saying:
+class Saying(Struct, frozen=True):
     """Runs that contain a text, newest first, and the last scanned row; None if no older rows are left."""
 
     runs: tuple[Run, ...]
@@ -362,8 +360,7 @@ MAX_SCANNED_ROWS = 10_000
 """The number of runs that a page with a text scans; the next page continues there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A filter of runs."""
 
     job: str | None = None
@@ -383,8 +380,7 @@ class Query:
         return hashlib.sha256(json.dumps(fields).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class RunsPage:
+class RunsPage(Struct, frozen=True):
     """Some runs, newest first, and the cursor of the next page, if any."""
 
     runs: tuple[Run, ...]

@@ -3,9 +3,11 @@
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.activity import PauseState
 from rota.model.agents import provider_pool
@@ -318,8 +320,7 @@ def told_pairs(view: RunView) -> Pairs:
 ROWS_A_LINE = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Consecutive runs of one job with equal outcomes."""
 
     newest: Run
@@ -334,8 +335,7 @@ class Stretch:
     tokens_told: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The newest stretches, and whether there are older ones."""
 
     stretches: tuple[Stretch, ...]

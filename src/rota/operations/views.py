@@ -1,9 +1,10 @@
 """The JSON views of jobs and runs."""
 
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.engine.activity import PauseState, everything_paused, paused_jobs
 from rota.model.clock import iso
@@ -247,8 +248,7 @@ def provisional_json(job: Job) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     """The pauses in effect: of everything, and of each job."""
 
     everything: PauseState | None

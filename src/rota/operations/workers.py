@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.engine.membership.locks import Life, life_here
 from rota.model.amounts import counted
@@ -36,8 +37,7 @@ class Presence(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(Struct, frozen=True):
     """The current state of a worker: its live processes, its pool filter, and its slots."""
 
     worker: Worker
@@ -192,8 +192,7 @@ MOST = 1_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteWorker:
+class RemoteWorker(Struct, frozen=True):
     """A remote scheduler; it counts as registered until `lost_after` has passed since its last sign of life."""
 
     id: str

@@ -3,8 +3,9 @@
 import ipaddress
 import socket
 from collections.abc import Collection
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from rota.model.errors import AddressRefused
 
@@ -34,8 +35,7 @@ benchmarks), relays, AS112, documentation, local translation, site-local. None o
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """The parts of an address; `name` is in the form for a lookup."""
 
     scheme: str

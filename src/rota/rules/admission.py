@@ -1,17 +1,17 @@
 """Admission: whether a run may start now, must wait or is skipped, and how overlap is judged."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from rota.model.spec import Draw, Gates, Overlap, OverlapPolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.queue_order import Room
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionResult:
+class ConditionResult(Struct, frozen=True):
     """The answer of a condition and its evidence; `output` is for prompts."""
 
     title: str
@@ -21,21 +21,18 @@ class ConditionResult:
     output: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """The run may start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Defer:
+class Defer(Struct, frozen=True):
     """The run waits until `until`; it keeps its row and returns its slot."""
 
     until: datetime
     waiting_for: WaitingFor
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """The run ends here."""
 
     reason: Reason
@@ -73,8 +70,7 @@ def decide(
     return GO
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Why a run waits; `pool`: the full or closed one. `held` None: it starts next."""
 
     held: Held | None = None
@@ -119,8 +115,7 @@ def _hold(wanted: Sequence[Draw], room: Room, *, free: int) -> Hold:
     return Hold()
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRun:
+class ActiveRun(Struct, frozen=True):
     """An unfinished run of the job."""
 
     id: str
@@ -129,8 +124,7 @@ class ActiveRun:
     waiting_for: WaitingFor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRetry:
+class PendingRetry(Struct, frozen=True):
     """A retry of the job in backoff, outside of groups."""
 
     id: str
@@ -139,35 +133,30 @@ class PendingRetry:
     chain_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The run may start when there is room."""
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(Struct, frozen=True):
     """The run waits as `predecessor` until this one is final."""
 
     predecessor_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """The run waits as `replaced_run` until these are cancelled and dead."""
 
     run_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """No run: `blocking` is unfinished, and its wait determines the reason."""
 
     blocking: ActiveRun
     reason: Reason = Reason.OVERLAP
 
 
-@dataclass(frozen=True, slots=True)
-class TooMany:
+class TooMany(Struct, frozen=True):
     """No run of the set: there is room for `room` only."""
 
     room: int

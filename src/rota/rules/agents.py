@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, Capabilities, ProviderHold, Refusal
 from rota.model.amounts import counted, say_dollars
@@ -147,8 +149,7 @@ HOUR = timedelta(hours=1)
 ASK = "ask the owner to add it to rota.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class MakerFacts:
+class MakerFacts(Struct, frozen=True):
     """The author of a job, the number of its other live jobs, and of those created in the last hour.
 
     `new`: the job is new or was retired, so that it counts as a creation.
@@ -160,18 +161,15 @@ class MakerFacts:
     new: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """The job may be created."""
 
 
-@dataclass(frozen=True, slots=True)
-class Provisional:
+class Provisional(Struct, frozen=True):
     """The job may be created and waits for the approval of a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRefusal:
+class PolicyRefusal(Struct, frozen=True):
     """The job may not be created: the rule, and a hint for the author."""
 
     rule: str

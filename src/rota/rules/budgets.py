@@ -1,10 +1,11 @@
 """Budgets: calendar windows, what fits, and the sentences about them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.amounts import counted, say_money
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit, Usage, Window
@@ -163,8 +164,7 @@ class EstimateOrigin(StrEnum):
     UNIT = "one a run"
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The expected cost of a run in the account's unit, and its origin."""
 
     amount: int
@@ -189,8 +189,7 @@ def estimate_of(spend: Spend, account: Account, *, largest: int | None) -> Estim
     return Estimate(1, EstimateOrigin.UNIT)
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(Struct, frozen=True):
     """The current window of an account, its usage, and the reservation that a run would make."""
 
     account: Account
@@ -274,8 +273,7 @@ def used_of(unit: Unit, usage: Usage | None) -> int | None:
     return usage.tokens if unit is Unit.TOKENS else usage.usd
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """The final charge of a run; `measured`: by its reported usage, else by its estimate."""
 
     amount: int
@@ -353,8 +351,7 @@ class Basis(StrEnum):
     NONE = "too early"
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The usage at the end of a window, None if it is too early; `windows`: the number of earlier ones used."""
 
     amount: int | None

@@ -1,7 +1,8 @@
 """The next step of a group, and its final status."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rota.model.spec import GroupMode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status
@@ -11,8 +12,7 @@ FAILING = (Status.FAILED, Status.CANCELLED)
 PASSING = (Status.COMPLETED, Status.SKIPPED)
 
 
-@dataclass(frozen=True, slots=True)
-class MemberState:
+class MemberState(Struct, frozen=True):
     """The newest attempt at a place of a group: `held` by the group, or `tried` before and queued again."""
 
     number: int
@@ -22,15 +22,13 @@ class MemberState:
     tried: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Queue these places."""
 
     places: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Cancel these places, which have not started; `because`: the failed place, None for a request."""
 
     places: tuple[int, ...]
@@ -38,15 +36,13 @@ class Cancel:
     because: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """The group is final, as all members are."""
 
     status: GroupStatus
 
 
-@dataclass(frozen=True, slots=True)
-class KeepWaiting:
+class KeepWaiting(Struct, frozen=True):
     """Nothing to do until a member ends."""
 
 

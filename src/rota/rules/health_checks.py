@@ -1,10 +1,11 @@
 """Judgements of a machine and a database server for `rota doctor`."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import PurePath
+
+from msgspec import Struct
 
 FIXED_SQLITE = (3, 51, 3)
 NETWORK = frozenset(
@@ -44,8 +45,7 @@ class Severity(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One check: its topic, its result and its remedy."""
 
     topic: str
@@ -160,8 +160,7 @@ NONE_RUNNING = Finding("scheduler", Severity.NOTE, "none is running", "start one
 NONE_HERE = Finding("scheduler", Severity.NOTE, "none runs in this folder; whether other machines serve cannot be told")
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """The facts about a server: `apart` is the lead of our clock over its own."""
 
     place: str

@@ -1,8 +1,10 @@
 """Liveness: leases, clock jumps, crash loops and the gap between ticks."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.clock import say_duration
 
@@ -14,8 +16,7 @@ RETRY_AFTER = timedelta(seconds=1)
 """The wait after a failed renewal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Renewals:
+class Renewals(Struct, frozen=True):
     """The first and the last of consecutive renewals, in seconds since boot."""
 
     first: float
@@ -96,8 +97,7 @@ def say_skew(skew: timedelta) -> str:
     return f"{size} {'ahead of' if skew > timedelta() else 'behind'} the database server's"
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(Struct, frozen=True):
     """A live process that fires, and the boot of its machine."""
 
     epoch: int
@@ -138,8 +138,7 @@ DEFAULT_INTERVAL = timedelta(minutes=1)
 """The assumed interval after a single tick."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticks:
+class Ticks(Struct, frozen=True):
     """The times of the last ticks, oldest first, and their shared slots."""
 
     looks: tuple[datetime, ...] = ()

@@ -1,9 +1,10 @@
 """Which events are notified, and when a failed delivery or report is retried."""
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rota.model.notifications import Event, Target
 from rota.model.states import Reason, Status
@@ -26,8 +27,7 @@ _OF_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EventDecision:
+class EventDecision(Struct, frozen=True):
     """The events to send to a target, and the last notification of failure, None if the job does not fail."""
 
     events: tuple[Event, ...]
@@ -124,8 +124,7 @@ class Ending(StrEnum):
     RELEASED = "released"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The report to a source, and whether the run counts as a failure of the item."""
 
     ending: Ending

@@ -1,10 +1,12 @@
 """Consequences of an outcome: status and reason, retry, recovery after a crash."""
 
 import hashlib
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.clock import MILLISECOND, say_duration
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
@@ -171,8 +173,7 @@ class Recovery(StrEnum):
     FAIL_RESTARTED = "fail_restarted"
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(Struct, frozen=True):
     """A run of a dead process and its remains."""
 
     status: Status

@@ -1,7 +1,8 @@
 """The end of a pause: one counted row, and the cursor from there on."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota.model.records import Job
 from rota.model.states import Reason
@@ -11,8 +12,7 @@ from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
 from rota.rules.schedule.plan import PlannedSkip, past_when_created, plan_skip
 
 
-@dataclass(frozen=True, slots=True)
-class PausePlan:
+class PausePlan(Struct, frozen=True):
     """The row of the instants in the pause, the instant to catch up, and the cursor from the end on."""
 
     skip: PlannedSkip | None

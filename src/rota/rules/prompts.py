@@ -4,9 +4,10 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from rota.model.agents import WorkItem
 from rota.model.errors import InvalidValue, did_you_mean
@@ -132,8 +133,7 @@ _IN_PROMPTS = (*_ITEM_NAMES, "item.metadata.NAME", "conditions.N.output")
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceholderValues:
+class PlaceholderValues(Struct, frozen=True):
     """The values of the placeholders of one run; `outputs`: those of its conditions, None outside of prompts."""
 
     job: str
@@ -145,8 +145,7 @@ class PlaceholderValues:
     item: WorkItem | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPlaces:
+class PromptPlaces(Struct, frozen=True):
     """The placeholders that only the prompt of a job may use: the number of conditions, and the work item."""
 
     conditions: int = 0

@@ -3,9 +3,10 @@
 import heapq
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rota.model.clock import MILLISECOND
 from rota.model.spec import Draw
@@ -17,8 +18,7 @@ Order = tuple[int, int, int, str]
 """Negated rank, position, creation and id: the least goes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The first run of a lane, and the pools of that lane."""
 
     order: Order
@@ -31,8 +31,7 @@ class Head:
         return self.order[3]
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """A named capacity and its usage. Older runs still use an undeclared pool.
 
     `held_until`: until when it is closed because its provider refuses work, None if it is open.
@@ -45,8 +44,7 @@ class Pool:
     held_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """The reason why a claimable run waits: a pool lacks room, or is kept for the earlier run `behind`."""
 
     pool: Pool
@@ -54,8 +52,7 @@ class Shortage:
     behind: str | None = None
 
 
-@dataclass(slots=True)
-class Room:
+class Room(Struct):
     """The free amounts of the pools in one claim; `held`: pools kept for an earlier run; `closed` by a provider."""
 
     capacity: dict[str, int] = field(default_factory=dict)
@@ -191,8 +188,7 @@ ROOM = 16
 """The minimum gap between respread runs: less than that of runs inserted in bulk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """New positions of the runs before the gap, of the moved runs, and of the runs after it, in order."""
 
     before: tuple[int, ...]
@@ -239,8 +235,7 @@ def spread(before: Sequence[int], after: Sequence[int], *, moved: int, window: i
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolFilter:
+class PoolFilter(Struct, frozen=True):
     """The runs that a worker accepts: `only` runs of these pools (None: all), no runs of the pools in `but`."""
 
     only: tuple[str, ...] | None = None

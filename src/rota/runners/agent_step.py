@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec.structs import asdict, replace
 
 from rota.agents.registry import adapter
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, AgentTask, ProcessEnd

@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.clock import from_ms, say_duration
 from rota.model.errors import InvalidValue, SpawnFailed, StorageFull
@@ -43,8 +45,7 @@ CONDITION_OUTPUT_LIMIT = 64 * 1024
 CONDITION_GRACE = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """A launch as `rota run --dry-run` shows it: without values of the environment."""
 
     argv: tuple[str, ...]
@@ -202,8 +203,7 @@ SLACK_SECONDS = 5.0
 Ended = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The end of a condition's command; `error` explains a missing exit code."""
 
     exit_code: int | None
@@ -408,8 +408,7 @@ def to_check(ended: Ended | None, folder: Path) -> CheckResult:
 RESOLVE_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class InterpreterFinder:
+class InterpreterFinder(Struct, frozen=True):
     """Finds functions as another interpreter imports them; nothing is imported here."""
 
     python: str

@@ -6,11 +6,12 @@ import re
 import stat
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.model.clock import iso
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed
@@ -131,8 +132,7 @@ RESERVED = "ROTA_"
 _INHERITED = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "PATH")
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """The facts of a run for its process or function; `scheduled_for` is the nominal instant."""
 
     run_id: str
@@ -149,8 +149,7 @@ class RunFacts:
     scheduler_state: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RunSurroundings:
+class RunSurroundings(Struct, frozen=True):
     """The place of a run: the project, its state, the run's own folder, the scheduler's environment."""
 
     project: Path

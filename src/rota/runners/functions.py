@@ -11,10 +11,12 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota import faults
 from rota.model.clock import say_duration
@@ -83,8 +85,7 @@ def read_returned(context: JobContext, value: Any) -> Outcome:
     )
 
 
-@dataclass(slots=True, eq=False)
-class FunctionCall:
+class FunctionCall(Struct, eq=False):
     """One call of a function with its context, or with `given`, the task of an agent.
 
     `decided` is the outcome that replaces its own once it was stopped.
@@ -93,9 +94,9 @@ class FunctionCall:
     token: str
     function: Function
     context: JobContext
-    timeout: float | None = field(default=None, kw_only=True)
-    read: Reader = field(default=read_returned, kw_only=True)
-    given: Any = field(default=None, kw_only=True)
+    timeout: float | None = None
+    read: Reader = read_returned
+    given: Any = None
     decided: Outcome | None = None
     abandon_at: float | None = None
     reported: bool = False
@@ -468,8 +469,7 @@ SUGGESTED = "suggested_poll_seconds"
 RETRY_STATUSES = (429, 503)
 
 
-@dataclass(frozen=True, slots=True)
-class PollAnswer:
+class PollAnswer(Struct, frozen=True):
     """The answer of a server: data or an error, and when it suggests the next poll."""
 
     data: Any = None

@@ -3,9 +3,10 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.ids import created_at
 from rota.runners.writer import PREFIX
@@ -18,8 +19,7 @@ _END = 8 * 1024
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPiece:
+class OutputPiece(Struct, frozen=True):
     """A part of a run's output: `skipped` bytes that are missing, then `data`, which ends at `end`."""
 
     data: bytes
@@ -27,8 +27,7 @@ class OutputPiece:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     path: Path
     start: int
     size: int

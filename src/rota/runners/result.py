@@ -6,11 +6,12 @@ import stat
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.budgets import MILLION, Usage
 from rota.model.errors import InvalidValue
@@ -116,8 +117,7 @@ FILES_LIMIT = 100
 KEYS = ("summary", "state", "scheduler_state", "files", "usage")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The parts of an outcome that come from the work."""
 
     summary: str | None = None

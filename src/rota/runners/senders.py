@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
 from rota.model.notifications import DeliveryResult
@@ -23,8 +24,7 @@ from rota.sources.http import finish_within, trusted
 Resolve = Callable[[str, int], Collection[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Struct, frozen=True):
     """A checked address: `url` contains it instead of the name; `host` and `name` are as written."""
 
     url: str
@@ -60,8 +60,7 @@ SECRET_BYTES = range(24, 65)
 SECRET_HINT = "write `whsec_` and 24 to 64 random bytes in base64: `printf 'whsec_%s' $(openssl rand -base64 32)`"
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRequest:
+class WebhookRequest(Struct, frozen=True):
     """One request."""
 
     url: str

@@ -10,9 +10,11 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import fields
 
 from rota import faults
 from rota.model.errors import SpawnerLost, SpawnFailed
@@ -32,8 +34,7 @@ UNKILLABLE_SECONDS = 30.0
 """After so long a keeper gives up processes that it cannot kill."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A process that is ready to start: all values are resolved."""
 
     argv: tuple[str, ...]
@@ -76,8 +77,7 @@ class Gate:
             self._file = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(Struct, frozen=True):
     """A keeper that waits at its gate."""
 
     identity: ProcessIdentity

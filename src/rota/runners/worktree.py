@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rota.model.errors import WorkspaceFailed
 
@@ -27,8 +28,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GitCheckout:
+class GitCheckout(Struct, frozen=True):
     """The place of a folder in git: its repository, its path below the top, the commit that is checked out."""
 
     repository: str
@@ -38,8 +38,7 @@ class GitCheckout:
     """The branch, or the short commit id without a branch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """The state of a worktree."""
 
     commits: bool

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from msgspec.structs import replace
 
 from rota.engine.functions import FunctionTable
 from rota.engine.membership.control import collect_rarely

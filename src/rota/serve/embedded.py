@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from rota.declare.project import Declared
 from rota.engine.functions import FunctionTable

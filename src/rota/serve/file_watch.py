@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.declare.plan import Plan

@@ -7,11 +7,12 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
+
+from msgspec.structs import asdict
 
 from rota import faults
 from rota.declare.plan import Plan

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 from rota import faults
 from rota.engine.activity import KIND, next_release, note_look
@@ -36,8 +37,7 @@ READY_COUNT_LIMIT = 10_000
 LeftTo = Literal["serve", "tick"]
 
 
-@dataclass(slots=True)
-class TickReport:
+class TickReport(Struct):
     """The result of a tick. `left_to`: the tick did nothing, because a daemon or another tick, `pid`, schedules.
 
     `carried` are the runs that the tick started or adopted, `ready` counts those without a slot, `next_at` is the next

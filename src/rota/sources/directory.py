@@ -6,10 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import chain, count
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError

@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
@@ -27,8 +29,7 @@ REFUSAL_TEXT_LIMIT = 200
 RETRY_LIMIT_SECONDS = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True):
     """The answer of a server; `data` is its JSON or None."""
 
     status: int

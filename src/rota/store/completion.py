@@ -4,10 +4,11 @@ import json
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from rota.store.queries import load_queries
 
@@ -23,8 +24,7 @@ class Reader(Protocol):
         """Return the rows of a query."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileReader:
+class FileReader(Struct, frozen=True):
     """`Reader` of a SQLite file."""
 
     database: Path
@@ -38,8 +38,7 @@ class FileReader:
             return []
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReader:
+class ServerReader(Struct, frozen=True):
     """`Reader` of a PostgreSQL database."""
 
     address: str

@@ -6,10 +6,11 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from rota.model.errors import InvariantRefused
 
@@ -62,8 +63,7 @@ class Database(Protocol):
 Operation = Callable[[Database], T]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(Struct, frozen=True):
     """Options of a submitted operation that save time with a server.
 
     `concurrent`: may run on the second writer connection, unordered with other submitted operations. `prefetch`: sends
@@ -156,8 +156,7 @@ def rolled_back(store: Store, operation: Operation[T]) -> T:
 MAX_BATCH = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(Struct, frozen=True):
     """An operation and its future."""
 
     operation: Callable[[Any], Any]
@@ -165,8 +164,7 @@ class Submitted:
     options: WriteOptions = PLAIN
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The result or error of an operation."""
 
     future: "asyncio.Future[Any]"

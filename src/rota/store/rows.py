@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache
@@ -12,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.proposals import Provenance
 from rota.model.records import Execution, Job, Run
-from rota.model.serialize import decode, encode
+from rota.model.serialize import decode, encode, is_record
 from rota.model.spec import JobSpec
 from rota.store.driver import Database, Row
 
@@ -115,7 +114,7 @@ def _readers_by_index(kind: type, columns: int) -> list[tuple[int, Converter]]:
 @cache
 def _writers(kind: type) -> list[tuple[str, Converter | None]]:
     hints = ((name, _required(hint)) for name, hint in get_type_hints(kind).items())
-    return [(name, _WRITERS.get(get_origin(hint) or hint)) for name, hint in hints if not is_dataclass(hint)]
+    return [(name, _WRITERS.get(get_origin(hint) or hint)) for name, hint in hints if not is_record(hint)]
 
 
 def _reader(hint: Any) -> Converter | None:
@@ -132,7 +131,7 @@ def _reader(hint: Any) -> Converter | None:
         return lambda text: tuple(json.loads(text or "[]"))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {member.value: member for member in hint}.__getitem__
-    return (lambda text: decode(cast(Any, hint), json.loads(text))) if is_dataclass(hint) else None
+    return (lambda text: decode(cast(Any, hint), json.loads(text))) if is_record(hint) else None
 
 
 def _required(hint: Any) -> Any:

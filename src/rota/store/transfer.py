@@ -5,12 +5,12 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from rota.model.amounts import counted
 from rota.model.errors import DatabaseCorrupt
@@ -30,8 +30,7 @@ _BEGUN = ""
 """The name of the ledger row of the whole copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table to copy: its columns, its primary key, and the condition of the copied rows."""
 
     name: str
@@ -40,8 +39,7 @@ class Table:
     kept: str = "1 = 1"
 
 
-@dataclass(frozen=True, slots=True)
-class PartialCopy:
+class PartialCopy(Struct, frozen=True):
     """An unfinished copy into a database: its source with row counts, and the commands that restore the schema."""
 
     source: str
@@ -49,16 +47,14 @@ class PartialCopy:
     mending: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """The progress of a table: the last copied key, and the number of rows."""
 
     after: tuple[Any, ...]
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unsettled(Struct, frozen=True):
     """The number of active runs, and of waiting or active direct calls."""
 
     runs: int

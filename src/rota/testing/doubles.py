@@ -3,10 +3,12 @@
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.engine.loops.work_sources import Classes, ThreadedSources
 from rota.engine.ports import Message
@@ -171,8 +173,7 @@ BOOT = "test-boot"
 COMPLETED = Outcome(Status.COMPLETED, exit_code=0)
 
 
-@dataclass(slots=True)
-class ScriptedProcess:
+class ScriptedProcess(Struct):
     """A process that ends by script."""
 
     run_id: str
@@ -197,8 +198,7 @@ class ScriptedProcess:
         self.ended.set()
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """The duration and the result of a job's process."""
 
     takes: timedelta = timedelta()

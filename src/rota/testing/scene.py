@@ -6,12 +6,13 @@ import os
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from rota.engine.activity import next_release, outlook
 from rota.engine.clock import tzdata_version

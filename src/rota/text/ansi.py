@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 BRIGHT = 8
@@ -22,8 +24,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 _OWN_STYLES = re.compile(r"(\x1b\[(?:[0-2]|(?:[12];)?3[1-6])m)")
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """The style of a text; colours by the names of `COLOURS`, also with `bright-`, empty for the default."""
 
     colour: str = ""
@@ -41,8 +42,7 @@ class Style:
         return " ".join([name for name in colours if name] + [f"ansi-{way}" for way, on in ways.items() if on])
 
 
-@dataclass(frozen=True, slots=True)
-class StyledSpan:
+class StyledSpan(Struct, frozen=True):
     """A piece of a line with one style."""
 
     text: str

@@ -1,9 +1,11 @@
 """The sentences of `rota explain` for runs and jobs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.amounts import counted
@@ -33,16 +35,14 @@ ABANDONED_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainLine:
+class ExplainLine(Struct, frozen=True):
     """One decision and its explanation."""
 
     label: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Belonging:
+class Belonging(Struct, frozen=True):
     """The group of a run: a member at `place`, or the group's own run if that is None.
 
     `members`: each member's run and status, in order. `unfinished`: the members that must end before a held one starts.
@@ -56,8 +56,7 @@ class Belonging:
     place: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """A run with the facts for its explanation.
 
     `held`: why a claimable run is not running. `hold`: the current limit of its provider. `worker`: the name of its

@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.agents.fake_agent import RECORDED
 from tests.agents.replaying import read, recording
 

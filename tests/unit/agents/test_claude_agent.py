@@ -1,10 +1,10 @@
 """Claude Code: its command line, and what its recorded streams are read as."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
 from rota.agents.claude import ADAPTER, beyond, invoke

@@ -1,11 +1,11 @@
 """Codex: its command line, and what its recorded streams are read as."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
 from rota.agents.codex import ADAPTER, invoke

@@ -1,10 +1,10 @@
 """Gemini: its command line, and what its recorded streams are read as."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.agents.replaying import ENDED_AT, argv, read, recording, replay
 
 from rota.agents.gemini import ADAPTER, invoke

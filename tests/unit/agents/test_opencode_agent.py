@@ -1,9 +1,9 @@
 """OpenCode: its command line, and what its recorded streams are read as."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
 from rota.agents.opencode import ADAPTER, invoke

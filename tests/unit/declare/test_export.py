@@ -1,7 +1,6 @@
 """What `rota export` writes declares the very specs that were stored."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.declare.applicability import default_misfire, default_when_false
 from rota.declare.export import Top, export_keys, export_text, schedule_word

@@ -1,11 +1,11 @@
 """`notify:` and `finish_by:` as a file writes them: who is told, of what, and everything that cannot be."""
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.declare.notifications import read_finish_by, read_notify, read_ping, read_target, write_notify, write_target
 from rota.declare.problems import BadValue

@@ -1,10 +1,11 @@
 """What an apply would do (R-14)."""
 
-from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from rota.declare.plan import ChangeKind, differences, plan
 from rota.model.budgets import Unit
@@ -205,7 +206,7 @@ def changed_in_one_place(record, top=()):
     """Yield the record with each of its fields changed, one at a time."""
     for field in fields(record):
         value = getattr(record, field.name)
-        if is_dataclass(value):
+        if isinstance(value, Struct):
             for path, inner in changed_in_one_place(value, (*top, field.name)):
                 yield path, replace(record, **{field.name: inner})
         else:

@@ -1,14 +1,14 @@
 """Document 003's test plan for `buildSchedulePrompt`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 import rota
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     title: str
     description: str | None = None
     url: str | None = None

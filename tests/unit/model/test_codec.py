@@ -1,6 +1,5 @@
 """Records to JSON and back: whatever a record holds comes back equal, through real JSON text."""
 
-import dataclasses
 import inspect
 import json
 import typing
@@ -14,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model import records, spec
-from rota.model.serialize import decode, encode
+from rota.model.serialize import decode, encode, is_record
 from rota.model.spec import EnvValue, JobSpec, Kind, Schedule, Work
 
 RECORDS = [
     kind
     for module in (spec, records)
-    for _, kind in inspect.getmembers(module, dataclasses.is_dataclass)
+    for _, kind in inspect.getmembers(module, is_record)
     if kind.__module__ == module.__name__
 ]
 
@@ -42,9 +41,9 @@ LEAVES = {
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if hint in LEAVES:
         return LEAVES[hint]
-    if dataclasses.is_dataclass(hint):
+    if is_record(hint):
         hints = typing.get_type_hints(hint)
-        return st.builds(hint, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(hint)})
+        return st.builds(hint, **{name: values_of(hints[name]) for name in hint.__struct_fields__})
     args = typing.get_args(hint)
     if typing.get_origin(hint) is tuple:
         return st.lists(values_of(args[0]), max_size=3).map(tuple)

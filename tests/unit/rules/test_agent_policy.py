@@ -1,6 +1,5 @@
 """What may be made with the tools: every rule of `agent_policy`, alone (section 8)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.model.agents import Access, Capabilities
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits

@@ -1,9 +1,9 @@
 """What a run is expected to cost, whether that fits, what it did cost, and how that is said (R-19)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.budgets import Account, Exceeded, Per, Price, Unit, Usage, Window
 from rota.model.spec import Spend

@@ -1,8 +1,7 @@
 """Where the cursor stands after creation, after a chain, and after an edit (R-06, R-07, R-14)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job, spec
 
 from rota.model.spec import Anchor, ByMode, FirstRun, Jitter, Mode, Schedule

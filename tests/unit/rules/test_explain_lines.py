@@ -1,10 +1,10 @@
 """Why a run did, did not or will run: each label, from records alone."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.records import Abandoned, Execution, Job, Run
 from rota.model.spec import (

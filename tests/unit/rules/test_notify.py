@@ -1,11 +1,11 @@
 """What a target is told of, when it is tried again, and when it is left alone (DEC-009)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.model.notifications import Channel, Event, Target
 from rota.model.states import Reason, Status

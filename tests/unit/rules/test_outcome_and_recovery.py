@@ -1,9 +1,9 @@
 """What an ending means, and what is done with the runs of a dead process (R-08, R-23, R-26)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome
 from rota.model.spec import JobSpec, Kind, OnRestart, Overlap, OverlapPolicy, Work

@@ -1,11 +1,11 @@
 """Placeholders: a closed list, filled in one pass (R-25)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.model.agents import WorkItem
 from rota.model.errors import InvalidValue

@@ -1,10 +1,10 @@
 """The short way of planning a fire says what the long way says, wherever it says anything."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 
 from rota.model.records import Job

@@ -1,9 +1,9 @@
 """What becomes of due instants, case by case (R-05, R-06, R-07, R-10, R-11, R-12)."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job
 
 from rota.model.clock import to_ms

@@ -1,12 +1,12 @@
 """Plans against a slow oracle that looks at every instant alone, and the ledger as a partition of the instants."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 
 from rota.model.records import Job

@@ -1,8 +1,8 @@
 """Instants of a job that keeps failing (DEC-007): which are held back, and where the cursor goes."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
 from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 
 from rota.model.records import Job

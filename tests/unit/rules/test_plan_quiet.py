@@ -1,9 +1,9 @@
 """Quiet hours and excluded days in plans, case by case (R-17), and in the coming fires."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job, spec
 
 from rota.model.records import Job

@@ -1,9 +1,9 @@
 """How long a provider that refuses is held (section 8)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.agents import ProviderHold, Refusal
 from rota.rules.agents import FARTHEST, FIRST, LONGEST, forgets, hold_after

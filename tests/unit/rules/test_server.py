@@ -1,9 +1,9 @@
 """What about a PostgreSQL server is fit for rota, as doctor tells it."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.rules.health_checks import Server, Severity, judge_server
 

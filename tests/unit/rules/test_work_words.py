@@ -1,10 +1,10 @@
 """What people are told about work items."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.agents import WorkAhead, WorkItem, WorkReport
 from rota.model.records import Claim, ClaimState, Run
@@ -23,11 +23,8 @@ CLAIMED = 'github me/api#212 "login fails on Safari" claimed 06:12:01'
 
 def run(reason: Reason | None = None, error: str | None = None) -> Run:
     """Return a run as far as the words look at it."""
-    found = object.__new__(Run)
     given: dict[str, Any] = {"reason": reason, "error": error, "status": Status.RUNNING, "trigger": Trigger.MANUAL}
-    for name, value in given.items():
-        object.__setattr__(found, name, value)
-    return found
+    return Run(**dict.fromkeys(Run.__struct_fields__) | given)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.ids import new_id
 from rota.runners import processes, tree

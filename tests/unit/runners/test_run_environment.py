@@ -1,9 +1,9 @@
 """R-27: what is in the environment of a run, in which order. R-25: params in it."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.errors import SecretMissing, SpawnFailed
 from rota.model.spec import EnvValue, Kind, Work

@@ -1,9 +1,10 @@
 """A small play for tests: jobs in one line, a ledger of what became of them."""
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.model.budgets import Account
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
@@ -29,8 +30,7 @@ def cron(text: str, **changes: Any) -> Schedule:
     return Schedule(cron=(text,), **changes)
 
 
-@dataclass
-class Play:
+class Play(Struct):
     """What is to be played."""
 
     specs: list[JobSpec]

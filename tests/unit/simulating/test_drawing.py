@@ -1,11 +1,11 @@
 """The timeline: well-formed, without script, readable by day and by night, and every text escaped."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 from playground import BEGIN, DAY, HOUR, MINUTE, Play, cron, job
 
 from rota.model.budgets import Account, Per, Unit

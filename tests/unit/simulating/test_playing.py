@@ -1,9 +1,9 @@
 """The play: fires, skips, failures, pools, collisions, budgets and polls, counted."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from playground import BEGIN, DAY, HOUR, MINUTE, SECOND, Play, cron, job, of
 
 from rota.model.budgets import Account, Exceeded, Per, Unit

@@ -1,11 +1,11 @@
 """`rota check`, `apply`, `schema` and `export`."""
 
 import os
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.model.amounts import counted

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, colour_of, print_table
@@ -157,8 +157,7 @@ def _print_match(found: "SearchResult", text: str) -> None:
 POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSource:
+class OutputSource(Struct, frozen=True):
     """The owner of an output, its status, why it is empty, and whether it can still grow."""
 
     id: str

@@ -1,11 +1,11 @@
 """`rota next`: the coming fires of all jobs, of one job, or of a schedule that is not saved anywhere."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json, read_duration
 from rota.model.clock import iso, say_duration
@@ -21,8 +21,7 @@ from rota.text.schedule import next_fire, say_deferred
 MAX_FIRES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
+class Coming(Struct, frozen=True):
     """One line of the answer."""
 
     at: datetime

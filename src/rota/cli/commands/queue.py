@@ -1,11 +1,11 @@
 """`rota queue`, `move` and `edit`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rota.cli.commands.run import param_option, read_params
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json

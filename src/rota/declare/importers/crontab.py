@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.declare.applicability import secret_in
 from rota.declare.export import write_comment, write_entry, write_job, write_map
@@ -23,8 +24,7 @@ _FIELD_LIKE = re.compile(r"[0-9*][0-9*,/-]*")
 _PERCENT = re.compile(r"\\%|%")
 
 
-@dataclass(frozen=True, slots=True)
-class CrontabEntry:
+class CrontabEntry(Struct, frozen=True):
     """One line that starts a command, with the variables in force there."""
 
     line: int
@@ -36,8 +36,7 @@ class CrontabEntry:
     comments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """One line that sets a variable for the entries below it."""
 
     line: int
@@ -45,8 +44,7 @@ class Variable:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crontab:
+class Crontab(Struct, frozen=True):
     """A crontab that was read whole; `first` are the variables set before the first entry."""
 
     entries: tuple[CrontabEntry, ...]
@@ -310,16 +308,14 @@ def remark(line: int, text: str) -> Problem:
     return Problem(text, "import", line=line)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptKey:
+class KeptKey(Struct, frozen=True):
     """A key that was written to keep the old meaning, and why it is needed."""
 
     key: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedJob:
+class ImportedJob(Struct, frozen=True):
     """One job of the new file: its keys, and where it came from."""
 
     name: str
@@ -328,8 +324,7 @@ class ImportedJob:
     comments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(Struct, frozen=True):
     """A file of another scheduler in rota's words; `text` is the new rota.yaml."""
 
     text: str
@@ -352,8 +347,7 @@ _SILENT = re.compile(
 _BACKGROUND = re.compile(r"(?<![&>])&\s*$")
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
+class _Setting(Struct, frozen=True):
     """The effect of the current variables on the job of an entry."""
 
     env: Mapping[str, Any]

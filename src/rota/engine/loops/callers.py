@@ -1,9 +1,10 @@
 """The callers of direct calls: watched while they wait and while they are served, dismissed at a stop."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+
+from msgspec import Struct
 
 from rota.engine.loops.executor import Executor, pause_for
 from rota.engine.loops.in_flight import Events, handle_of
@@ -20,8 +21,7 @@ from rota.store.tables import direct_calls
 STORAGE_PAUSE = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class CallerQueue:
+class CallerQueue(Struct, frozen=True):
     """The direct calls that wait or are about to start, and those of this process that started."""
 
     calls: tuple[direct_calls.WaitingCall, ...]

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
 
 from rota.engine.loops.in_flight import Events, Slots
 from rota.engine.loops.loop import AGAIN, Pulse, StorageErrors
@@ -55,8 +56,7 @@ ASIDE_FROM = 128
 """From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """The result of a claim, and whether there may be more."""
 
     claimed: list[Claimed]

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from rota.engine.transactions.claim import Claimed
 from rota.engine.transactions.finish import Finished
@@ -112,8 +113,7 @@ def move(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
     return table[state, event]
 
 
-@dataclass(slots=True)
-class InFlightRun:
+class InFlightRun(Struct):
     """A run in one of our slots, or a direct call; of one that is `reserved` the caller's own code has the slot."""
 
     claimed: Claimed | None
@@ -230,8 +230,7 @@ class Slots:
         return len(self._taken)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A batch of outcomes after its commit: the results, their runs in flight, and the outcomes as stored by run id."""
 
     batch: Sequence[Finished]

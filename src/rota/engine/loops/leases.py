@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
 
 from rota.engine.loops.loop import Loop
 from rota.engine.recovery import resolve_dispatched
@@ -28,8 +29,7 @@ JOIN_TIMEOUT_SECONDS = 2.0
 """How many seconds a renewal that is under way has to end when the process does."""
 
 
-@dataclass(frozen=True, slots=True)
-class LostWork:
+class LostWork(Struct, frozen=True):
     """The work of a lost process: failed runs, the number of failed calls, and requeued runs."""
 
     runs: tuple[str, ...]
@@ -42,8 +42,7 @@ class LostWork:
         return len(self.runs) + self.calls
 
 
-@dataclass(frozen=True, slots=True)
-class PeerState:
+class PeerState(Struct, frozen=True):
     """Work for other machines: expired leases, and whether a direct call waits."""
 
     lapsed: list[processes.Lapsed]

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
+
+from msgspec import Struct
 
 from rota.engine.clock import Alarm
 from rota.log import log
@@ -20,8 +21,7 @@ FIRST_PAUSE = timedelta(seconds=1)
 MAX_PAUSE = timedelta(seconds=30)
 
 
-@dataclass(slots=True)
-class Pulse:
+class Pulse(Struct):
     """When a loop last went round, how often it failed since it last succeeded, and the last error."""
 
     rounds: int = 0

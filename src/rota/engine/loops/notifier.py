@@ -4,10 +4,11 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.loops.loop import Loop, call_in_thread

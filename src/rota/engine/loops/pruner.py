@@ -4,10 +4,11 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.transactions.pause import retire_expired
@@ -32,16 +33,14 @@ WINDOW_RETENTION = timedelta(days=400)
 PRUNED_KEY = "pruned_at"
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOwner:
+class OutputOwner(Struct, frozen=True):
     """The run or direct call that owns a folder of output."""
 
     job_id: str | None
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """The output of one run on disk."""
 
     path: Path

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.loops.loop import Loop, call_in_thread

@@ -3,9 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.processes import run_facts, surroundings_of

@@ -3,10 +3,12 @@
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine import activity
@@ -36,8 +38,7 @@ TICK_PATIENCE = timedelta(seconds=60)
 """How long a starting daemon waits for the lock of a tick."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(Struct, frozen=True):
     """As what a process enters: the name and labels of its worker, what it takes, and how many slots it has.
 
     Without a name the worker keeps the one that it has, a new one is called as its machine.
@@ -52,8 +53,7 @@ class Entrance:
 UNNAMED = Entrance()
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A process that schedules: its identity in the database, and the lock that shows it lives.
 
     `living`: the other processes of this worker that carried something when this one entered, ticks.

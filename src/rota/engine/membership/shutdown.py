@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.loops.executor import pause_for
@@ -24,8 +26,7 @@ A_SECOND = timedelta(seconds=1)
 StopMode = Literal["grace", "idle", "within", "now", "detach"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """How to stop: `within` bounds the wait for runs, None means without bound."""
 
     mode: StopMode

@@ -1,8 +1,10 @@
 """Work items and provider limits, as part of a run's transaction."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.agents import ProviderHold, Refusal, WorkItem, WorkReport, WorkRequest
 from rota.model.records import Claim, ClaimState, Outcome
@@ -17,8 +19,7 @@ LATE = timedelta(seconds=5)
 """How much longer than its timeout a request may be under way whose run no longer waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCall:
+class EndedCall(Struct, frozen=True):
     """A direct call that ended."""
 
     id: str
@@ -87,8 +88,7 @@ HOLDING = frozenset({Reason.QUOTA, Reason.OUTAGE})
 """Failures after which no run of the provider would do better."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderAnswer:
+class ProviderAnswer(Struct, frozen=True):
     """The end of a run that asked a provider."""
 
     run_id: str

@@ -1,10 +1,11 @@
 """Budgets in the database: reserved at the gate, counted on the way, settled with the end; all or none."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.model.budgets import Account, Exceeded, Price, Unit, Usage, Window

@@ -1,10 +1,11 @@
 """Claim: take ready runs, in order, into free slots."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rota import faults
 from rota.engine.activity import ask_claiming_paused, claiming_paused
@@ -31,8 +32,7 @@ FRONT = 4
 """How many runs at the front of the queue are looked at for each free slot before the lanes are."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOwner:
+class ClaimOwner(Struct, frozen=True):
     """The process that claims: every write of its runs names its epoch. `leased`: other machines claim beside it."""
 
     worker_id: str
@@ -61,8 +61,7 @@ class Claimed(NamedTuple):
     brief: Brief = NO_BRIEF
 
 
-@dataclass(slots=True)
-class ClaimCache:
+class ClaimCache(Struct):
     """State kept between claims: cached specs, and whether the fast path applied last time.
 
     `passed_over`: the last claim skipped runs that another transaction had locked.

@@ -1,9 +1,10 @@
 """Direct calls in the database: served before the queue, first come first served, never preempting."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rota.engine.transactions import agents, poll
 from rota.engine.transactions import budgets as budgets_transactions
@@ -26,8 +27,7 @@ GIVEN_UP = Outcome(Status.CANCELLED, Reason.REQUESTED)
 Alive = Callable[[ProcessIdentity], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """A call that got its slot. `started`: nothing stands before its start."""
 
     call: WaitingCall

@@ -1,11 +1,13 @@
 """Enqueue: insert runs by schedule, hand or in bulk, and move queued ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.transactions import groups as groups_transactions
 from rota.engine.transactions.finish import end_run, end_runs
@@ -33,8 +35,7 @@ from rota.store.tables.processes import CriticalSection, lock_jobs_of_runs, lock
 from rota.store.tables.queue import QueueSpot
 
 
-@dataclass(frozen=True, slots=True)
-class ManualStart:
+class ManualStart(Struct, frozen=True):
     """How overlap judges a manual start, and the retries in backoff whose place it takes."""
 
     verdict: Allow | After | Replace | Refuse | TooMany
@@ -227,16 +228,14 @@ def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
 Verdict = Allow | After | Replace
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """One of many runs to be made; `params` None: the job's."""
 
     params: Mapping[str, Any] | None = None
     scheduled_for: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """The common part of many runs of one job. `chained`: each waits for the previous one."""
 
     job: Job
@@ -326,8 +325,7 @@ class Where(StrEnum):
     TO = "to"
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
+class Aim(Struct, frozen=True):
     """A place to move to: `other` of `before`, `place` of `to`."""
 
     where: Where

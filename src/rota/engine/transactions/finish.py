@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.activity import note_agents

@@ -1,9 +1,11 @@
 """Fire: insert the runs of due instants and move the cursor, in one transaction."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.activity import _activity, unseen
@@ -34,8 +36,7 @@ from rota.store.tables import activity as activity_table
 from rota.store.tables import jobs, run_queries
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(Struct, frozen=True):
     """The result of one fire: rows in the order of their instants."""
 
     job: str

@@ -4,8 +4,9 @@ Nothing here ends a run: what must end is returned, and `record` ends it in the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.transactions.insert import create_run
@@ -21,8 +22,7 @@ from rota.store.tables import groups, jobs, runs
 from rota.store.tables.processes import hold_jobs_named
 
 
-@dataclass(frozen=True, slots=True)
-class NewGroup:
+class NewGroup(Struct, frozen=True):
     """A group about to begin: its members, and the run that it belongs to, None for one made at run time."""
 
     name: str
@@ -33,8 +33,7 @@ class NewGroup:
     retry_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Founded:
+class Founded(Struct, frozen=True):
     """A group that was just stored, and the members that end at once, since their jobs are not there to run."""
 
     group: Group

@@ -1,8 +1,10 @@
 """Insert: the one place where a run enters the database. The callers decide whether it may."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.transactions import notifications, poll
@@ -15,8 +17,7 @@ from rota.store.driver import Database
 from rota.store.tables import jobs, queue, runs
 
 
-@dataclass(frozen=True, slots=True)
-class RunRef:
+class RunRef(Struct, frozen=True):
     """A run that was just stored."""
 
     id: str

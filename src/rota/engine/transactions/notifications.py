@@ -1,8 +1,9 @@
 """Deliveries, written in the transaction of the event that they report."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota import faults
 from rota.model.notifications import Event, Target
@@ -16,8 +17,7 @@ from rota.store.tables import jobs, notifications, runs
 LATE_A_ROUND = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _NotifyTarget:
+class _NotifyTarget(Struct, frozen=True):
     """A target of a job, and whether it is written in the job itself."""
 
     target: Target

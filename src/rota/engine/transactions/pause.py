@@ -1,8 +1,9 @@
 """Pause, resume, retire and release jobs."""
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.activity import ALL_KEY, PauseState, everything_paused, is_over
@@ -25,8 +26,7 @@ from rota.store.tables import activity, audit, jobs, processes, queue, run_queri
 from rota.store.tables.processes import CriticalSection, lock_section
 
 
-@dataclass(frozen=True, slots=True)
-class PauseEnded:
+class PauseEnded(Struct, frozen=True):
     """The result of the end of a job's pause."""
 
     job: str
@@ -242,8 +242,7 @@ def retire_expired(db: Database, *, now: datetime) -> list[str]:
 EXPIRIES_A_ROUND = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True):
     """The ended waits: expired runs, timed pauses, and provider holds."""
 
     expired: list[str]

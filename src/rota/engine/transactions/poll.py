@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
 from rota.model.clock import iso
@@ -18,8 +20,7 @@ from rota.store.tables import activity, jobs, run_queries, runs
 from rota.store.tables.processes import CriticalSection, lock_section
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
+class Needed(Struct, frozen=True):
     """The poll for a run: usable data, or the need to wait."""
 
     data: Mapping[str, Any] | None

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import Header, Query, Request
+from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
 from rota.engine.transactions.enqueue import Where
@@ -242,8 +242,7 @@ async def _grown(ctx: RequestContext, run_id: str, *, lines: int | None) -> Asyn
             pause = min(pause * 2, timedelta(seconds=1))
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
+class ByteRange(Struct, frozen=True):
     """The first and the last byte of a range."""
 
     first: int

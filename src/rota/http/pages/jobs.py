@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated
 
 from fastapi import Query
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from rota.http.context import JobName, segment
@@ -119,8 +120,7 @@ def _href(visit: PageContext, query: jobs.JobQuery, **changed: str | int | list[
     return visit.href(PATH, **{**same, **changed})
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A summary of finished runs. Durations are None where none of the runs did any work."""
 
     runs: int

@@ -1,11 +1,11 @@
 """The overview page, its timeline and search."""
 
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from fastapi import Query
+from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
 from rota.http.context import segment
@@ -32,8 +32,7 @@ NAMED_FIRES = 4
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Stroke:
+class Stroke(Struct, frozen=True):
     """A bar as it is drawn."""
 
     kind: str
@@ -53,8 +52,7 @@ class Stroke:
         return HEIGHTS.get(self.kind, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineRow:
+class TimelineRow(Struct, frozen=True):
     """A lane as it is drawn: bars of past runs, ticks or a band of coming fires, quiet hours."""
 
     job: str
@@ -67,8 +65,7 @@ class TimelineRow:
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """All lanes, and the labels above them."""
 
     rows: tuple[TimelineRow, ...]

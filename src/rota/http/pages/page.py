@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, wraps
 from importlib.metadata import version
@@ -14,6 +13,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Query, Request
 from fastapi import Path as InPath
+from msgspec import Struct
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope as AsgiScope
@@ -81,8 +81,7 @@ Name = Annotated[str, InPath(pattern=r"^[a-z][a-z0-9_-]{0,40}\.(css|js|svg)$")]
 Digest = Annotated[str, InPath(pattern=r"^[0-9a-f]{12}$")]
 
 
-@dataclass(frozen=True, slots=True)
-class Assets:
+class Assets(Struct, frozen=True):
     """All files by name, and their common digest, so that scripts which import each other match."""
 
     digest: str
@@ -131,8 +130,7 @@ _BACK = re.compile(r"/(ui/[^\\\x00-\x1f]*|\?[^\\\x00-\x1f]*)?")
 _FRAGMENT = re.compile(r"[a-z][a-z_]{0,40}")
 
 
-@dataclass(frozen=True, slots=True)
-class Flash:
+class Flash(Struct, frozen=True):
     """A message on the next page: done, or refused with a hint."""
 
     text: str

@@ -1,11 +1,12 @@
 """The pages of runs and one run."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import AfterValidator
 from starlette.responses import Response
 
@@ -37,8 +38,7 @@ TRIGGERS = tuple(trigger.value for trigger in Trigger if trigger is not Trigger.
 Stripped = Annotated[str, AfterValidator(str.strip)]
 
 
-@dataclass(frozen=True, slots=True)
-class RunsForm:
+class RunsForm(Struct, frozen=True):
     """The fields of the form."""
 
     q: Annotated[Stripped, Query(max_length=200)] = ""
@@ -54,7 +54,7 @@ class RunsForm:
     @property
     def anything(self) -> bool:
         """Whether any filter is set."""
-        return any(getattr(self, name) for name in self.__slots__)
+        return any(getattr(self, name) for name in self.__struct_fields__)
 
     @property
     def rarely(self) -> bool:
@@ -149,7 +149,7 @@ def _row(visit: PageContext, stretch: words.Stretch) -> View:
 
 
 def _href(visit: PageContext, asked: RunsForm, *, each: bool, cursor: str | None = None) -> str:
-    given: dict[str, Any] = {name: getattr(asked, name) for name in asked.__slots__}
+    given: dict[str, Any] = {name: getattr(asked, name) for name in asked.__struct_fields__}
     return visit.href(PATH, **given, each="true" if each else "", cursor=cursor)
 
 
@@ -160,8 +160,7 @@ OWN_PARTS = ("error", "summary", "denied", "told", "chain", "attempt")
 """Facts with a place of their own on the page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The last lines of the output."""
 
     lines: tuple[tuple[StyledSpan, ...], ...] = ()

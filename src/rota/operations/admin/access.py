@@ -8,10 +8,11 @@ import os
 import re
 import secrets
 from collections.abc import Container
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.engine.membership.control import ask
 from rota.model.clock import from_ms, to_ms
@@ -56,8 +57,7 @@ GRANTS: dict[Scope, frozenset[Scope]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """An authenticated caller: its name and its scope."""
 
     name: str
@@ -180,8 +180,7 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-@dataclass(slots=True)
-class Codes:
+class Codes(Struct):
     """One-time codes with which `rota open` logs a browser in: single use, a minute long, kept in memory alone."""
 
     _made: dict[bytes, float] = field(default_factory=dict)

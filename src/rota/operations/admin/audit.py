@@ -3,10 +3,11 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict
+
+from msgspec import Struct, field
 
 from rota.model.clock import Clock
 from rota.model.serialize import to_shape
@@ -17,8 +18,7 @@ from rota.store.tables.audit import IdempotentRequest
 Also = Callable[[Database], None]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedAct:
+class AuditedAct(Struct, frozen=True):
     """An audited request: actor, interface, action and target. The server sets them, never the caller."""
 
     actor: str

@@ -15,12 +15,14 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rota.declare.include import PART_SECTIONS, written_patterns
 from rota.declare.yaml import home_of, load
@@ -48,8 +50,7 @@ PARTS = "parts"
 BACKED_UP = re.compile(r"(output\.\d+|outcome\.json|result\.json)")
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The content and the origin of an archive."""
 
     format: int
@@ -61,8 +62,7 @@ class Manifest:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackedUp(Struct, frozen=True):
     """A finished backup."""
 
     path: Path
@@ -163,8 +163,7 @@ STAYS = ("serve.lock", "tick.lock", ".gitignore", "secrets.env", "schema.json", 
 QUEUE_COUNTED = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """The result of a restore: the origin, the age, and the instants since."""
 
     state: Path
@@ -230,8 +229,7 @@ def _refuse_ticks(state: Path) -> None:
         raise StateError(f"a tick still carries runs on {state}", hint="wait until they end: `rota status` shows them")
 
 
-@dataclass(frozen=True, slots=True)
-class _RestoreNote:
+class _RestoreNote(Struct, frozen=True):
     jobs: int
     instants: int | None
     queued: int

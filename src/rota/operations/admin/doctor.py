@@ -5,7 +5,6 @@ import resource
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import apsw
 import psutil
+from msgspec.structs import asdict, replace
 
 from rota.agents.registry import AgentProbe
 from rota.declare.entries import notes_on

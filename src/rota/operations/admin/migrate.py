@@ -2,11 +2,12 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rota import faults
 from rota.engine.membership.locks import TICK_LOCK, living_processes, read_worker, take, take_serve_lock, write_worker
@@ -33,8 +34,7 @@ STOP_HINT = "stop it first: `rota stop --when-idle`"
 RESTART_HINT = "begin anew with --restart: what was copied so far is dropped, the source stays as it is"
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationEnd:
+class MigrationEnd(Struct, frozen=True):
     """One end of a move: an address of PostgreSQL, or a state folder with SQLite's file.
 
     `state` is also the folder of the secrets of an address.
@@ -70,8 +70,7 @@ Telling = Callable[[Doing, str, int, int], None]
 """Called for every batch with the step, the table, the number of done rows, and of all rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableMoved:
+class TableMoved(Struct, frozen=True):
     """A table that is equal on both sides."""
 
     name: str
@@ -79,8 +78,7 @@ class TableMoved:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationResult:
+class MigrationResult(Struct, frozen=True):
     """A finished move. `resumed`: it continued an earlier one; `replaced`: rows with NUL characters in texts."""
 
     source: MigrationEnd
@@ -146,8 +144,7 @@ def move(
     return MigrationResult(source, target, done.tables, done.resumed, done.replaced, report)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filled:
+class _Filled(Struct, frozen=True):
     tables: tuple[TableMoved, ...]
     resumed: bool
     replaced: int

@@ -3,10 +3,11 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.notifications import Target
@@ -36,8 +37,7 @@ class SecretSource(StrEnum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
-class SecretView:
+class SecretView(Struct, frozen=True):
     """A secret: its name, its source, and the jobs and `notify` targets that use it."""
 
     name: str

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.model.errors import InvalidValue, ServiceUnavailable
 
@@ -23,8 +24,7 @@ TICK_TIMEOUT = 300
 TICK_THROTTLE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceFacts:
+class ServiceFacts(Struct, frozen=True):
     """The parameters of a project's service; `user` is set for a system service of another user than root.
 
     `every` is the interval of ticks; None for a resident scheduler.
@@ -188,8 +188,7 @@ BOOTED = Path("/run/systemd/system")
 PATIENCE = 180.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceState(Struct, frozen=True):
     """The state of a service, as reported by its manager."""
 
     installed: bool
@@ -197,8 +196,7 @@ class ServiceState:
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """A project's service under one manager; tests set `root` to another folder."""
 
     facts: ServiceFacts

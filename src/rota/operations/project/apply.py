@@ -5,13 +5,14 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota import faults
 from rota.declare.agents import own_pools

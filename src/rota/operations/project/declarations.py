@@ -3,13 +3,15 @@
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare.project import Declared, plain, read_given
 from rota.declare.registry import RegisteredFinder, Registry, refuse_second
@@ -53,8 +55,7 @@ class Live(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredJob:
+class DeclaredJob(Struct, frozen=True):
     """A job as declared; `keep`: it outlives the code that added it."""
 
     keys: Mapping[str, Any]
@@ -349,8 +350,7 @@ def for_code(error: E) -> E:
     return error
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerResult:
+class TriggerResult(Struct, frozen=True):
     """The result of a trigger: a run, or the reason why there is none; `skipped` if a policy of the job refused it."""
 
     success: bool
@@ -367,8 +367,7 @@ class TriggerResult:
         return self.run_id
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleStatus:
+class ScheduleStatus(Struct, frozen=True):
     """One job: its state, its last end and next start, and the error of the last run, if it failed."""
 
     job: str
@@ -385,8 +384,7 @@ class ScheduleStatus:
         return self.job.removeprefix(f"{self.agent}/") if self.agent else self.job
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerStatus:
+class SchedulerStatus(Struct, frozen=True):
     """A scheduler: whether it runs, the number of its running runs, and its jobs."""
 
     running: bool

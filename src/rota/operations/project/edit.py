@@ -4,12 +4,13 @@ import contextlib
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import asdict, fields, replace
 
 from rota.agents.registry import AgentProbe, adapter, probe_all
 from rota.declare.calendar import local_zone, plain_name
@@ -36,8 +37,7 @@ from rota.store.sqlite.store import sync
 from rota.store.tables import jobs
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(Struct, frozen=True):
     """A job that is added to the file, or would be."""
 
     spec: JobSpec
@@ -151,8 +151,7 @@ _PLACES = {"cron": "schedule", "interval": "schedule", "at": "schedule", "comman
 """The form field of each key that has a field of another name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A job in a form, all fields as text; `others` are further keys in YAML."""
 
     name: str = ""
@@ -167,8 +166,7 @@ class Draft:
     others: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DraftProblem:
+class DraftProblem(Struct, frozen=True):
     """A problem of a draft and its field; without a field, a problem of the whole draft."""
 
     field: str
@@ -176,8 +174,7 @@ class DraftProblem:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedDraft:
+class CheckedDraft(Struct, frozen=True):
     """A draft, its problems, and as far as possible its meaning, next fires and YAML.
 
     `changes` are the differences from the job that it replaces.
@@ -198,8 +195,7 @@ class CheckedDraft:
         return tuple(problem for problem in self.troubles if problem.field == field)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftValidator:
+class DraftValidator(Struct, frozen=True):
     """The project for which drafts are checked."""
 
     store: Store
@@ -356,8 +352,7 @@ AGENTS = ("claude", "codex", "gemini", "opencode")
 MODULE = "rota_jobs.py"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The facts about this machine that a first file uses."""
 
     timezone: str

@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rota.declare.include import Included, IncludeMatches, find_included, written_patterns
 from rota.declare.yaml import Stamp, home_of, stamp_of, user_folder, user_state
@@ -15,8 +16,7 @@ HOSTS = "including"
 NOTHING = IncludeMatches()
 
 
-@dataclass(frozen=True, slots=True)
-class Inclusion:
+class Inclusion(Struct, frozen=True):
     """A project that includes another one, and its name for it."""
 
     host: Path
@@ -78,8 +78,7 @@ def _write(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
-@dataclass(slots=True)
-class FilesTogether:
+class FilesTogether(Struct):
     """The files of a project; unchanged files are not read again."""
 
     file: Path

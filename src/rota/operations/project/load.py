@@ -6,12 +6,14 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from rota.declare.agents import Agent
 from rota.declare.include import Included
@@ -96,8 +98,7 @@ def _record(folder: Path, environ: Mapping[str, str]) -> Path:
     return user_state(environ) / RECORDS / hashlib.sha256(os.fsencode(f"{real}\0{owner}")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A checked file and the functions it names."""
 
     declared: Declared
@@ -192,8 +193,7 @@ def source_classes(jobs: Sequence[JobSpec]) -> set[str]:
     return {source.place for source in sources if source is not None and source.kind is SourceKind.RUN}
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of the configuration, with its keys as rota.yaml has them."""
 
     title: str
@@ -249,8 +249,7 @@ def _said(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value) or "–"
 
 
-@dataclass(frozen=True, slots=True)
-class SoftwareVersions:
+class SoftwareVersions(Struct, frozen=True):
     """The versions of the software in use."""
 
     rota: str

@@ -4,12 +4,13 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError
@@ -28,8 +29,7 @@ STORE_NOTE = "store"
 _PLACE_KEY = re.compile(r"^((state|store)\s*:|[\"'](state|store)[\"']\s*:|[{\[])", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPaths:
+class ProjectPaths(Struct, frozen=True):
     """Where a project and its state are, known without reading all of its file.
 
     Inside a project that this one includes, `scope` is the name under which it does, and `inner` the folder there.

@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.declare.agents import own_pools, pool_of
 from rota.declare.calendar import local_zone, plain_name
@@ -28,8 +30,7 @@ from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs, notifications, queue
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """The text of a rota.yaml, the names of its jobs, and notes about facts that it cannot express."""
 
     text: str
@@ -128,8 +129,7 @@ def _unsaid(spec: JobSpec, top: Top) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A translation that passes the check; for `compared` jobs the next fires were compared with cron's."""
 
     translation: Translation

@@ -2,10 +2,12 @@
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from rota.model.budgets import Account, Unit, Window
 from rota.model.clock import to_ms
@@ -23,8 +25,7 @@ Largest = Mapping[tuple[str, str], int]
 Draws = tuple[Draw, ...]
 
 
-@dataclass(slots=True, eq=False)
-class SimWindow:
+class SimWindow(Struct, eq=False):
     """A window of an account and its usage."""
 
     window: Window
@@ -37,8 +38,7 @@ class SimWindow:
         return self.settled + self.reserved
 
 
-@dataclass(slots=True)
-class Book:
+class Book(Struct):
     """An account and its windows, the current one last."""
 
     account: Account
@@ -51,8 +51,7 @@ class Book:
         return self.windows[-1]
 
 
-@dataclass(slots=True)
-class Accounts:
+class Accounts(Struct):
     """All accounts and the reservations of running runs."""
 
     books: dict[str, Book] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class Accounts:
         return max((each.amount for book, each in estimates if book.account.unit is Unit.REQUESTS), default=0)
 
 
-put = object.__setattr__
+put = force_setattr
 """Changes a field of a frozen job record: a new record for each fire would double the time of a simulation."""
 _NOTHING = FireFacts()
 QUEUED, RUNNING, COMPLETED, FAILED = Status.QUEUED, Status.RUNNING, Status.COMPLETED, Status.FAILED
@@ -102,8 +101,7 @@ QUEUED, RUNNING, COMPLETED, FAILED = Status.QUEUED, Status.RUNNING, Status.COMPL
 HOLDING = (RUNNING, Status.DISPATCHED)
 
 
-@dataclass(slots=True, eq=False)
-class SimJob:
+class SimJob(Struct, eq=False):
     """A simulated job: its current record, its unfinished runs, and the assumptions about its runs.
 
     `spans`: executions since its cursor that ended before the simulation began. `place`: order of creation; of jobs
@@ -119,8 +117,8 @@ class SimJob:
     number: int = 0
     place: int = 0
     calls: int = 0
-    is_group: bool = field(init=False)
-    is_gated: bool = field(init=False)
+    is_group: bool = False
+    is_gated: bool = False
 
     def __post_init__(self) -> None:
         spec = self.job.spec
@@ -213,8 +211,7 @@ class SimRun:
         return self.status is QUEUED and self.waiting_for is None
 
 
-@dataclass(slots=True, eq=False)
-class SimGroup:
+class SimGroup(Struct, eq=False):
     """A simulated group: the newest attempt of each member, and the group's own run."""
 
     mode: GroupMode
@@ -242,8 +239,7 @@ class SimGroup:
         self.members = [run if member.place == run.place else member for member in self.members]
 
 
-@dataclass(slots=True)
-class SimEnd:
+class SimEnd(Struct):
     """The end of a run."""
 
     run: SimRun
@@ -251,8 +247,7 @@ class SimEnd:
     reason: Reason | None = None
 
 
-@dataclass(slots=True)
-class CapacityLevel:
+class CapacityLevel(Struct):
     """The usage of a capacity, its peak, and how long it was full."""
 
     capacity: int
@@ -277,8 +272,7 @@ class CapacityLevel:
             self.full_since = None
 
 
-@dataclass(slots=True)
-class SimQueue:
+class SimQueue(Struct):
     """The claimable runs by lane, and the usage of slots and pools; `holds`: until when a provider's pool is closed."""
 
     slots: CapacityLevel
@@ -394,13 +388,13 @@ class Observer(Protocol):
 Subject = SimJob | SimRun | None
 
 
-@dataclass(slots=True)
-class SimEngine:
+class SimEngine(Struct):
     """A scheduler in memory at one moment of its virtual clock, and its future events.
 
     Fires, ends and other events each have their own heap: nearly all events are fires and ends.
     """
 
+    began: datetime
     now: datetime
     queue: SimQueue
     observer: Observer
@@ -418,12 +412,8 @@ class SimEngine:
     fires: list[tuple[datetime, int, int, SimJob]] = field(default_factory=list)
     ends: list[tuple[datetime, int, SimRun]] = field(default_factory=list)
     others: list[tuple[datetime, Due, int, Subject]] = field(default_factory=list)
-    began: datetime = field(init=False)
     _planned: int = 0
     _inserted: int = 0
-
-    def __post_init__(self) -> None:
-        self.began = self.now
 
     def plan(self, due: Due, at: datetime, subject: Subject = None) -> None:
         """Add an event."""

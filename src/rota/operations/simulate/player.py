@@ -4,12 +4,14 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.project import Declared
 from rota.model.clock import cut_to_ms, parse_duration, say_duration, to_ms
@@ -51,8 +53,7 @@ TOUCH = timedelta(minutes=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class AtWork:
+class AtWork(Struct, frozen=True):
     """A person with an activity every minute of these windows; `last` is the last one before the simulation."""
 
     runs: Sequence[blackouts.QuietRun] = ()
@@ -73,24 +74,23 @@ class AtWork:
         return self.runs[index].since if index < len(self.runs) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """A mode and its duration."""
 
     mode: Mode
     lasts: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Forced:
+class Forced(Struct, frozen=True):
     """Modes that follow each other from `since` on in a cycle, regardless of activity."""
 
     phases: tuple[Phase, ...]
     since: datetime
-    cycle: timedelta = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cycle", sum((phase.lasts for phase in self.phases), timedelta()))
+    @property
+    def cycle(self) -> timedelta:
+        """How long all phases last together."""
+        return sum((phase.lasts for phase in self.phases), timedelta())
 
     def activity(self, now: datetime) -> datetime | None:
         """Return an activity that leads to the mode of the phase."""
@@ -320,8 +320,7 @@ def _end_pause(engine: model.SimEngine, sim_job: model.SimJob) -> None:
 SHARED = "all projects are played; slots, pools, budgets, remote calls and collisions are those of all of them together"
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationRequest:
+class SimulationRequest(Struct, frozen=True):
     """The options of a simulation. `since` None: from now on, with the stored state."""
 
     days: float
@@ -334,8 +333,7 @@ class SimulationRequest:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
+class _Scene(Struct, frozen=True):
     state: State
     settings: Settings
     notes: tuple[str, ...]

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.agents import provider_of
 from rota.model.budgets import Account, Unit
@@ -22,8 +23,7 @@ DAY = timedelta(days=1)
 MAX_COLLISIONS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class LevelReport:
+class LevelReport(Struct, frozen=True):
     """The usage of the slots or of a pool."""
 
     name: str
@@ -35,8 +35,7 @@ class LevelReport:
     parts: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AccountReport:
+class AccountReport(Struct, frozen=True):
     """The usage of an account by window."""
 
     account: Account
@@ -49,16 +48,14 @@ class AccountReport:
         return max((window.used for window in self.windows), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class DayCalls:
+class DayCalls(Struct, frozen=True):
     """The remote calls of a calendar day."""
 
     date: str
     calls: int
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTick:
+class SharedTick(Struct, frozen=True):
     """A single tick for all jobs, for comparison: each tick makes this many remote calls."""
 
     interval: timedelta
@@ -70,8 +67,7 @@ class SharedTick:
         return DAY / self.interval * self.calls
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationReport:
+class SimulationReport(Struct, frozen=True):
     """The results of a simulation."""
 
     since: datetime

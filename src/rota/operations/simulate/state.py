@@ -1,10 +1,12 @@
 """The starting state of a simulation, copied from the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.engine.activity import PauseState, everything_paused
 from rota.model.budgets import Account
@@ -29,8 +31,7 @@ MEDIAN_RUNS = 30
 MAX_UNFINISHED = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """The state at the start of a simulation; `holds`: until when the pool of a provider is closed."""
 
     jobs: tuple[Job, ...]
@@ -157,16 +158,14 @@ DEFAULT_DURATION = timedelta(seconds=1)
 DEFAULT_POLL_DURATION = timedelta(milliseconds=200)
 
 
-@dataclass(frozen=True, slots=True)
-class Assumptions:
+class Assumptions(Struct, frozen=True):
     """Assumptions by job name: the duration of a run, and the share of runs that fail."""
 
     durations: Mapping[str, timedelta] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RunDuration:
+class RunDuration(Struct, frozen=True):
     """The duration of a job's runs and its origin: `given`, `history` or `assumed`."""
 
     duration: timedelta
@@ -200,7 +199,7 @@ def make_engine(
     accounts = model.Accounts({account.name: model.Book(account) for account in state.accounts}, state.largest)
     for book in accounts.books.values():  # reservations of running runs count as settled
         book.open(now).settled = state.used.get(book.account.name, 0)
-    engine = SimEngine(now, sim_queue, observer, aging=state.aging, accounts=accounts, polled_at=state.polled_at)
+    engine = SimEngine(now, now, sim_queue, observer, aging=state.aging, accounts=accounts, polled_at=state.polled_at)
     for until in state.holds.values():
         engine.plan(Due.RELEASE, until)  # claims the runs that waited for the provider
     for job in state.jobs:

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape, quoteattr
+
+from msgspec import Struct
 
 from rota.model.amounts import counted
 from rota.model.spec import Mode, QuietHours
@@ -23,8 +24,7 @@ HOURS = (1, 2, 3, 6, 12)
 DAYS = (1, 2, 7, 14, 28, 56)
 
 
-@dataclass(frozen=True, slots=True)
-class AxisMark:
+class AxisMark(Struct, frozen=True):
     """A labelled moment of the axis; `strong` for the start of a day."""
 
     at: datetime

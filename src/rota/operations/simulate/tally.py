@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
+
+from msgspec import Struct, field
 
 from rota.model.budgets import Window
 from rota.model.clock import MILLISECOND, from_ms, to_ms
@@ -19,8 +20,7 @@ PARTS = 480
 """The number of equal parts of a span in a drawing."""
 
 
-@dataclass(slots=True)
-class Gauge:
+class Gauge(Struct):
     """A level between `since` and `until`, in milliseconds; it is full from `capacity` on.
 
     A change counts for the rest of its part, and as a step for all later parts, so each change costs the same.
@@ -35,7 +35,7 @@ class Gauge:
     _full_since: int | None = None
     _rests: list[float] = field(default_factory=lambda: [0.0] * (PARTS + 1))
     _steps: list[int] = field(default_factory=lambda: [0] * (PARTS + 2))
-    _scale: float = field(init=False)
+    _scale: float = 0.0
 
     def __post_init__(self) -> None:
         self._scale = PARTS / (self.until - self.since)
@@ -85,16 +85,14 @@ SECOND_MS = 1000
 _INSTANT = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ModeFrom:
+class ModeFrom(Struct, frozen=True):
     """A mode and its start."""
 
     at: datetime
     mode: Mode
 
 
-@dataclass(slots=True)
-class JobReport:
+class JobReport(Struct):
     """The results of one job. `hours`: its instants by hour; `parts`: by equal part of the span, for drawings.
 
     `make_report` sets the fields from `takes` on.
@@ -146,8 +144,7 @@ class JobReport:
         return max(range(len(self.hours)), key=lambda index: self.hours[index])
 
 
-@dataclass(slots=True)
-class CollisionReport:
+class CollisionReport(Struct):
     """Jobs that fire in the same second: the first time, and how often."""
 
     at: datetime

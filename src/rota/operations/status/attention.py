@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.engine.activity import KIND as TICK
 from rota.engine.membership.control import installed_version
@@ -36,8 +37,7 @@ from rota.text.runs import say_attempt, say_retrying
 MAX_COUNTED_CLAIMS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Untold:
+class Untold(Struct, frozen=True):
     """A work source, the number of its failed reports, and the newest of them."""
 
     source: str
@@ -64,8 +64,7 @@ FAILURES_SHOWN_FOR = timedelta(days=1)
 TOOLS_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """One item that needs attention: the job or file, the problem, and a command for details.
 
     `sign` changes only when something new happens; `subject` is the run or job of the item.
@@ -74,9 +73,9 @@ class Attention:
     name: str
     what: str
     command: str
-    kind: str = field(default="", compare=False)
-    sign: str = field(default="", compare=False)
-    subject: str = field(default="", compare=False)
+    kind: str = ""
+    sign: str = ""
+    subject: str = ""
 
     @property
     def topic(self) -> str:
@@ -84,8 +83,7 @@ class Attention:
         return f"{self.kind}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionItem:
+class AttentionItem(Struct, frozen=True):
     """An item that needs attention; `seen` if exactly this was acknowledged."""
 
     attention: Attention
@@ -284,8 +282,7 @@ RESTART = "restart it: `rota service restart`, or `rota stop --detach` and `rota
 RESTART_THERE = "restart it there: `rota service restart`, or `rota stop --detach` and `rota serve`"
 
 
-@dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(Struct, frozen=True):
     """A live process of another version than the installed one; `where` names its machine if it is remote."""
 
     kind: str

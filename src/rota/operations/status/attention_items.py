@@ -1,10 +1,11 @@
 """All attention items, and their acknowledgement, which lasts until something new happens."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, NothingNeeds

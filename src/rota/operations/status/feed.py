@@ -1,8 +1,9 @@
 """The feed of changes, for followers and observers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.records import Run
 from rota.model.serialize import run_json
@@ -20,8 +21,7 @@ INSERTED = {"run.skipped": ("run.created", "run.finished"), "run.begun": ("run.c
 """The events of runs that are inserted as finished, or as running, such as runs of groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedEvent:
+class FeedEvent(Struct, frozen=True):
     """One event: `seq` is the position from which to continue."""
 
     seq: int
@@ -29,8 +29,7 @@ class FeedEvent:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """The events since a position; `reset`: too many, or the position was pruned."""
 
     seq: int

@@ -1,10 +1,12 @@
 """The overview: attention items, timeline and running work."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.records import Job, Run
 from rota.model.states import Reason, Status
@@ -35,8 +37,7 @@ DRAWN = ("missed", "skipped", "cancelled", "completed", "partial", "running", "f
 FINAL = (Status.COMPLETED, Status.SKIPPED, Status.CANCELLED, Status.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """The time of a run, or of `count` runs with equal ends; `number` is the number of a single run."""
 
     kind: str
@@ -46,8 +47,7 @@ class Bar:
     number: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A job: past runs as bars, next fires, quiet hours. `band`: draw the fires as one band, as they are too many."""
 
     job: str
@@ -58,8 +58,7 @@ class Lane:
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """The lanes of the most relevant jobs, by name, and the number of all jobs with something to draw."""
 
     since: datetime
@@ -158,16 +157,14 @@ WAITING_LOOKED_AT = 100
 TAIL_LINES, TAIL_WIDTH = 3, 400
 
 
-@dataclass(frozen=True, slots=True)
-class Tailed:
+class Tailed(Struct, frozen=True):
     """A running run and the last lines of its output."""
 
     run: Run
     tail: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """The content of the overview; parts that were not requested are empty."""
 
     heartbeat: Heartbeat

@@ -1,12 +1,14 @@
 """The state of the scheduler: health, mode and loops."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.engine.activity import (
     PauseState,
@@ -45,8 +47,7 @@ from rota.store.tables import activity, jobs, processes, queue, run_queries
 TOUCH = "touch"
 
 
-@dataclass(frozen=True, slots=True)
-class PollView:
+class PollView(Struct, frozen=True):
     """The shared poll: its job, the newest result, and the number of runs that wait for the next."""
 
     job: Job
@@ -59,8 +60,7 @@ class PollView:
         return self.job.interval
 
 
-@dataclass(frozen=True, slots=True)
-class CadenceView:
+class CadenceView(Struct, frozen=True):
     """The mode, the last activity, and the poll, if any."""
 
     project: ProjectMode
@@ -140,8 +140,7 @@ class Liveness(StrEnum):
     DEAD = "dead"
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """The answer of the scheduler's loop, or the last ticks if no scheduler runs.
 
     `workers`: all machines of a shared database; empty for a database of this folder alone.
@@ -188,16 +187,14 @@ class Heartbeat:
         return max(rounds, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class NextFire:
+class NextFire(Struct, frozen=True):
     """The next fire of a job."""
 
     at: datetime
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class SystemView:
+class SystemView(Struct, frozen=True):
     """The content of `rota status`."""
 
     heartbeat: Heartbeat
@@ -395,8 +392,7 @@ def _held_json(hold: ProviderHold | None) -> dict[str, Any]:
     return {"held": Held.PROVIDER_HOLD.value, "held_until": iso_or_none(hold.until)}
 
 
-@dataclass(frozen=True, slots=True)
-class Carries:
+class Carries(Struct, frozen=True):
     """The numbers of runs and direct calls that a scheduler executes."""
 
     running: int
@@ -424,8 +420,7 @@ BEHIND = timedelta(seconds=5)
 WORDS = {Liveness.DEAD: "not running", Liveness.ELSEWHERE: "running elsewhere"}
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """The health of the scheduler: `lag` is the age of the earliest due instant."""
 
     heartbeat: Heartbeat

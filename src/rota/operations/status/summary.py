@@ -1,11 +1,12 @@
 """The summary for clients that poll: counts, mode and next due time, in one cheap read."""
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from rota.engine.activity import project_mode
 from rota.engine.transactions.claim import anything_goes
@@ -32,8 +33,7 @@ WORDS = {
 Counts = dict[Status, int]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerView:
+class WorkerView(Struct, frozen=True):
     """A worker, whether it is present, and the numbers of its runs."""
 
     id: str
@@ -43,8 +43,7 @@ class WorkerView:
     state: WorkerState
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerSummary:
+class SchedulerSummary(Struct, frozen=True):
     """The summary of the scheduler. `registered` is None unless the query names a worker."""
 
     heartbeat: Heartbeat

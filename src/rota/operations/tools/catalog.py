@@ -4,9 +4,10 @@ This module is light: `rota mcp` lists the tools before it imports their code.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct
 
 from rota.operations.tools import arguments
 
@@ -72,8 +73,7 @@ _JOBS = _answer({"jobs": _list(_JOB), "total": _COUNT, "more": _FLAG, "notice": 
 _CHANGED: dict[str, Schema] = {"result": _TEXT, "job": _JOB, "notice": _TEXT}
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Struct, frozen=True):
     """The description of a tool: arguments, answer, and text for models."""
 
     takes: type[arguments.Arguments]
@@ -156,8 +156,7 @@ TOOLS: Mapping[str, Described] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool for any framework: name, text for models, JSON Schemas, hints and function."""
 
     name: str

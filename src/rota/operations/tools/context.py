@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
@@ -24,8 +25,7 @@ Declare = Callable[[str, Mapping[str, Any], Author], JobSpec]
 """Builds a definition from a job's name and keys, as the file does; raises FileProblems."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """The context of a tool call. `policy` None means the applied policy."""
 
     store: Store

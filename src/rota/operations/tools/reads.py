@@ -1,10 +1,11 @@
 """Tools that read, and the answers of all tools."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.declare.entries import refuse_past
 from rota.model import errors

@@ -1,10 +1,11 @@
 """The tools for agents: typed functions with JSON Schemas, and the actions behind them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.declare.entries import notes_on

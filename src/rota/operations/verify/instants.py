@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -11,6 +10,8 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import FirstRun, QuietPolicy, Schedule
@@ -25,8 +26,7 @@ CACHED_WALLS = 512
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall times have no zone
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+class At(Struct, frozen=True):
     """One instant."""
 
     at: int
@@ -36,8 +36,7 @@ class At:
         return self.at if self.at > ms else None
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """Instants at equal intervals from `origin` on."""
 
     origin: int
@@ -48,8 +47,7 @@ class Grid:
         return self.origin if ms < self.origin else ms + self.step - (ms - self.origin) % self.step
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Struct, frozen=True):
     """The union of cron expressions in a zone, enumerated one UTC day at a time."""
 
     expressions: tuple[str, ...]
@@ -74,8 +72,7 @@ class Cron:
         return (min(walls) - _EPOCH).days - 1 if walls else self.until // DAY + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(Struct, frozen=True):
     """The instants from `first` on and before `end`."""
 
     inner: At | Grid | Cron
@@ -220,8 +217,7 @@ def _day_of(zone: ZoneInfo, ms: int) -> int:
     return next(day for day in (guess + 1, guess, guess - 1) if _first_shown(zone, day) <= ms)
 
 
-@dataclass(slots=True)
-class AuditedBlackouts:
+class AuditedBlackouts(Struct):
     """The quiet hours and excluded dates of one schedule."""
 
     windows: tuple[tuple[frozenset[int], int, int], ...]

@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from rota.model.clock import MILLISECOND, from_ms, iso, to_ms
 from rota.model.spec import Anchor, JobSpec, Schedule
@@ -26,8 +27,7 @@ from rota.store.rows import read_spec
 LONG_AGO = -(1 << 62)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedJob:
+class AuditedJob(Struct, frozen=True):
     """The row of a job, times in milliseconds."""
 
     id: str
@@ -59,8 +59,7 @@ class AuditedJob:
         return self.next_for if self.paused_at is None else self.held_for
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedSpan:
+class AuditedSpan(Struct, frozen=True):
     """One version of a job, from `since` to `until`."""
 
     spec: JobSpec
@@ -89,8 +88,7 @@ class SpanKind(StrEnum):
     LEFT_OUT = "left_out"
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Consecutive spans with the same schedule."""
 
     kind: SpanKind
@@ -239,8 +237,7 @@ COUNTED = 10_000
 ROW_PAGE = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     """A run or counted row of scheduled instants, times in milliseconds; `caught_up`: a person ran it after a pause."""
 
     number: int
@@ -289,8 +286,7 @@ def say(ms: int | None) -> str:
     return "none" if ms is None else iso(from_ms(ms))
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """A walk through a job's stretches and rows side by side. `stepped`: the clock was once set back."""
 
     job: AuditedJob

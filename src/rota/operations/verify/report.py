@@ -1,9 +1,11 @@
 """The report of an audit: coverage, violations and notes."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 MAX_LISTED = 200
 
@@ -33,8 +35,7 @@ class Check(StrEnum):
     INTEGRITY = "integrity"
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A broken invariant and its place."""
 
     check: Check
@@ -48,8 +49,7 @@ class Violation:
         return self.run or self.job or "database"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditCoverage:
+class AuditCoverage(Struct, frozen=True):
     """The numbers of audited objects."""
 
     jobs: int = 0
@@ -60,8 +60,7 @@ class AuditCoverage:
     processes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AuditReport:
+class AuditReport(Struct, frozen=True):
     """The result of an audit."""
 
     checked: AuditCoverage
@@ -74,8 +73,7 @@ class AuditReport:
         return not self.violations
 
 
-@dataclass(slots=True)
-class AuditFindings:
+class AuditFindings(Struct):
     """A report under construction. Each check lists its first violations and counts the rest."""
 
     violations: list[Violation] = field(default_factory=list)

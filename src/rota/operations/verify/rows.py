@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import psutil
+from msgspec import Struct
 
 from rota.engine.membership.locks import SERVE_LOCK, life_here
 from rota.model.amounts import counted
@@ -135,8 +135,7 @@ GROUP_ENDS: dict[str, set[tuple[str | None, str | None]]] = {
 """Status and reason of a group's run, by the status of the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
+class GroupRow(Struct, frozen=True):
     """A group with the counts of its members."""
 
     name: str
@@ -363,8 +362,7 @@ FINAL = ("COMPLETED", "FAILED")
 BEYOND_ENDS = frozenset({Event.LATE, Event.MISSED, Event.RECOVERED})
 
 
-@dataclass(frozen=True, slots=True)
-class _EventRow:
+class _EventRow(Struct, frozen=True):
     """A run with the facts about its events, times in milliseconds."""
 
     number: int
@@ -386,8 +384,7 @@ class _EventRow:
         return self.status != "SKIPPED" and self.trigger != "retry" and "made_up" in json.loads(self.decisions or "{}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Listener:
+class _Listener(Struct, frozen=True):
     """A target of a job since its last change, its deliveries by chain and event, and the times of recoveries."""
 
     target: Target
@@ -484,8 +481,7 @@ RECOVERABLE = (None, "detached")
 Alive = Callable[[ProcessIdentity], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A possible violation that may be a transition; `key` identifies it at the next read."""
 
     key: str
@@ -542,8 +538,7 @@ def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
     return suspects
 
 
-@dataclass(frozen=True, slots=True)
-class _Owners:
+class _Owners(Struct, frozen=True):
     """The locks of live processes, the locks whose lease just expired, and our own worker."""
 
     living: frozenset[str]
@@ -600,8 +595,7 @@ def _strays(store: Store, tagged: dict[int, "_Tagged"]) -> list[Suspect]:
     return suspects
 
 
-@dataclass(frozen=True, slots=True)
-class _Tagged:
+class _Tagged(Struct, frozen=True):
     """A process that carries the tag of a run; `ours`: its files are in this state folder."""
 
     run_id: str

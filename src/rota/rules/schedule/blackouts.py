@@ -4,9 +4,10 @@ import re
 from bisect import bisect_left
 from calendar import isleap
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+
+from msgspec import Struct
 
 from rota.model.errors import InvalidWindow
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
@@ -22,8 +23,7 @@ _ALL_DAYS = frozenset(range(7))
 _WRITTEN = re.compile(r"(?:([a-z ,-]*[a-z])\s+)?(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class QuietWindow:
+class QuietWindow(Struct, frozen=True):
     """Minutes of a day from `start` to before `end`, and the weekdays of its start; Monday is 0.
 
     An end above 24 hours lies on the next day.
@@ -34,8 +34,7 @@ class QuietWindow:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuietRun:
+class QuietRun(Struct, frozen=True):
     """Consecutive windows from `since` to before `until`."""
 
     since: datetime
@@ -220,8 +219,7 @@ _LEAP_CYCLE = 8
 """The maximum number of years between two 29ths of February, also around 2100."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """Single dates in order, and days of every year as month and day."""
 
     dates: tuple[date, ...]
@@ -293,8 +291,7 @@ def _begins(day: date, tz: str) -> datetime:
     return _instant(day, 0, tz).astimezone(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Blackout:
+class Blackout(Struct, frozen=True):
     """The effect on instants up to before `until`, None for ever; `reason` None: they run.
 
     `fires`: the end of the quiet hours for which the instants wait.

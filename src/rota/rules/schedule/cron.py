@@ -4,12 +4,12 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
 
 from rota.model.amounts import counted
 from rota.model.errors import CronCharacters, CronFields, CronNeverFires, CronRange, CronStep, InvalidCron
@@ -33,8 +33,7 @@ _RANGED = re.compile(r"(?P<first>\*|[^-/]*)(?:-(?P<last>[^-/]*))?(?:/(?P<step>[^
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     name: str
     low: int
     high: int
@@ -237,8 +236,7 @@ _FIRST_YEAR, _LAST_YEAR = 3, 9997
 _CALENDAR_CYCLE = (date(2000, 1, 1), date(2400, 1, 1))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fields:
+class _Fields(Struct, frozen=True, eq=False):
     """A parsed expression: `minutes` of a matching day; `fixed`: no `*` in minute and hour."""
 
     days: CronSim
@@ -417,8 +415,7 @@ def _dates(first: date, *, until: date, months: Collection[int] = range(1, 13)) 
             day = day.replace(day=1) - _DAY if back else (day.replace(day=1) + 32 * _DAY).replace(day=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _EvenDay:
+class _EvenDay(Struct, frozen=True):
     """The instants of a day without a clock change, computed on demand."""
 
     midnight: datetime
@@ -437,8 +434,7 @@ class _EvenDay:
         return self.midnight + self.minutes[place - 1] * _MINUTE if place else None
 
 
-@dataclass(frozen=True, slots=True)
-class _UnevenDay:
+class _UnevenDay(Struct, frozen=True):
     """The instants of a day with a clock change."""
 
     instants: Sequence[datetime]

@@ -1,8 +1,9 @@
 """The cursor of a job after creation, chain, edit and change of mode."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rota.model.clock import parse_duration
 from rota.model.errors import IntervalParseError, InvalidDuration, InvalidInstant, InvalidValue

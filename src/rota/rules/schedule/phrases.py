@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import zip_longest
+
+from msgspec import Struct, field
 
 from rota.model.clock import UNITS
 from rota.model.errors import InvalidValue
@@ -88,8 +89,7 @@ def _written(local: datetime) -> str:
     return local.isoformat(timespec="seconds")
 
 
-@dataclass(slots=True)
-class _Said:
+class _Said(Struct):
     """The parts of a text; `named`: it says more than times."""
 
     times: list[tuple[int, int]] = field(default_factory=list)

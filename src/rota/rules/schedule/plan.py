@@ -1,8 +1,9 @@
 """Planning of a fire: due, late, missed and overlapping instants, and the row of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from rota.model.clock import iso, to_ms
 from rota.model.records import Job
@@ -14,8 +15,7 @@ from rota.rules.schedule.blackouts import Blackout, blackout_at, defers, has_bla
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionSpan:
+class ExecutionSpan(Struct, frozen=True):
     """An execution of the job; `end` None while it runs, `handle` names its run if known."""
 
     start: datetime
@@ -27,8 +27,7 @@ class ExecutionSpan:
         return self.start <= instant and (self.end is None or instant < self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class FireFacts:
+class FireFacts(Struct, frozen=True):
     """The job's unfinished runs, oldest first, and its executions since `next_for`.
 
     `executed` excludes the executions that ended process_restarted or worker_lost. `unseen`: the time between two
@@ -40,8 +39,7 @@ class FireFacts:
     unseen: timedelta = timedelta()
 
 
-@dataclass(slots=True)
-class PlannedRun:
+class PlannedRun(Struct):
     """An instant that runs. `made_up`: by misfire once or all; `after_previous`: waits for the previous planned run.
 
     A verdict names a run of the same plan by `planned_id(slot_key)`. `quiet_until`: the end of its quiet hours.
@@ -57,8 +55,7 @@ class PlannedRun:
     quiet_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSkip:
+class PlannedSkip(Struct, frozen=True):
     """An instant, or consecutive instants up to `covers_to`, that do not run for one reason.
 
     `count` is None above 10,000; `blocking` names the run in the way; `late_by` is that of the first instant;
@@ -76,8 +73,7 @@ class PlannedSkip:
     quiet_until: datetime | None = None
 
 
-@dataclass(slots=True)
-class FirePlan:
+class FirePlan(Struct):
     """The rows to insert, in the order of their instants, and the next cursor."""
 
     steps: tuple[PlannedRun | PlannedSkip, ...]
@@ -165,8 +161,7 @@ def _cursor(job: Job, instant: datetime, *, now: datetime) -> Cursor | None:
     return None if following is not None and following <= now else cursor_of(job, following)
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     """Consecutive refused instants that may still grow."""
 
     reason: Reason
@@ -177,8 +172,7 @@ class _Waiting:
     quiet_until: datetime | None = None
 
 
-@dataclass(slots=True)
-class Planner:
+class Planner(Struct):
     """A plan under construction. Neighbours with the same refusal become one row; planned runs count as active."""
 
     job: Job
@@ -342,8 +336,7 @@ class Planner:
 _INSTANT = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Stretch(Struct, frozen=True):
     """Instants from `first` to `last` that share one fate: in a blackout, punctual, or late.
 
     Late ones were missed, or `span` executed during all of them.

@@ -1,12 +1,13 @@
 """Previews of the coming fires of a schedule."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, zip_longest
 
 from cronsim import CronSim
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.records import Job
 from rota.model.spec import Mode, Schedule
@@ -27,8 +28,7 @@ NOTICED = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class UpcomingFire:
+class UpcomingFire(Struct, frozen=True):
     """A coming fire: its nominal instant, and its start with jitter or `deferred` by quiet hours."""
 
     nominal: datetime
@@ -187,8 +187,7 @@ def _following(schedule: Schedule, nominal: datetime | None, interval: timedelta
 COMPARED_FIRES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The first fire on which two readings differ; None for a reading without further fires."""
 
     cron: datetime | None

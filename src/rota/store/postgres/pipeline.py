@@ -8,13 +8,13 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import psycopg
+from msgspec import Struct
 from psycopg import errors
 from psycopg.adapt import AdaptersMap, Loader, Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
@@ -44,8 +44,7 @@ class Conflict(Exception):
     """A serialization failure or deadlock rolled the transaction back: it may run again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A command in PostgreSQL's form: its text with $1, $2, and the names of the parameters."""
 
     text: bytes

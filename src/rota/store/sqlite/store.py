@@ -9,12 +9,12 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseForeign, DatabaseReadOnly, StateError, StorageFull
 from rota.store import driver
@@ -358,8 +358,7 @@ def check_application(path: Path) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The first bytes of a database file without its log; SQLite changes them only at checkpoints."""
 
     application_id: int

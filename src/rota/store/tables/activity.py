@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.serialize import decode, encode
@@ -16,16 +17,14 @@ NO_QUIET = ""
 QUIET_KEY = "quiet_hours"
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """The last activity: its time and kind."""
 
     at: datetime
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """The mode in which jobs were planned, and their quiet hours."""
 
     mode: Mode
@@ -93,8 +92,7 @@ POLL = "rota/poll"
 """The built-in poll job; no other job name may start with `rota/`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Polled:
+class Polled(Struct, frozen=True):
     """The newest poll: its success and detail; `data` is that of the newest successful poll."""
 
     run_id: str

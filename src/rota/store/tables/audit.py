@@ -1,9 +1,10 @@
 """Rows of the audit log, events, changes and acknowledgements."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.clock import to_ms
 from rota.model.ids import new_id
@@ -14,8 +15,7 @@ KEY_RETENTION = timedelta(days=1)
 LAST_NUMBER = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AuditEntry(Struct, frozen=True):
     """An entry of the audit log."""
 
     number: int
@@ -27,8 +27,7 @@ class AuditEntry:
     detail: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotentRequest:
+class IdempotentRequest(Struct, frozen=True):
     """A request with an idempotency key; `status` None: its answer is unknown."""
 
     digest: str
@@ -76,8 +75,7 @@ def answer_key(db: Database, *, caller: str, key: str, digest: str, status: int,
     db.execute("key_answer", caller=caller, key=key, digest=digest, status=status, body=body, at=to_ms(now))
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Struct, frozen=True):
     """A stored event."""
 
     id: str
@@ -109,8 +107,7 @@ def newest(db: Database, *, since: datetime, limit: int) -> list[Happening]:
     return records_of(Happening, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A changed run or job, by its identifier."""
 
     seq: int
@@ -118,8 +115,7 @@ class Change:
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The oldest and the newest stored change; both 0 before the first."""
 
     first: int
@@ -143,8 +139,7 @@ def changes_after(db: Database, seq: int, *, limit: int) -> list[Change]:
     return [Change(*row) for row in db.rows("changes_after", seq=seq, limit=limit)]
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True):
     """An acknowledged topic, with its sign at that time."""
 
     topic: str

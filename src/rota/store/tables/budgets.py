@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.budgets import Account, Price, Unit, Window
 from rota.model.clock import MILLISECOND, from_ms, to_ms
@@ -14,16 +15,14 @@ from rota.store.rows import Record, columns_of, instant_of, record_of, records_o
 PRICES_KEY = "prices"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A stored account. An undeclared one still limits runs of older definitions."""
 
     account: Account
     declared: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class UsedWindow:
+class UsedWindow(Struct, frozen=True):
     """A window and its usage. `limit` is the last one; `pruned`: settled by deleted runs."""
 
     id: int
@@ -39,8 +38,7 @@ class UsedWindow:
         return self.settled + self.reserved
 
 
-@dataclass(frozen=True, slots=True)
-class HeldAmount:
+class HeldAmount(Struct, frozen=True):
     """The reservation of an unfinished run in a window: its `estimate`, and its requests."""
 
     run_id: str
@@ -52,8 +50,7 @@ class HeldAmount:
     spent: int
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetWaiter:
+class BudgetWaiter(Struct, frozen=True):
     """A run that waits for room in an account, and its estimate."""
 
     run_id: str
@@ -61,8 +58,7 @@ class BudgetWaiter:
     estimate: int
 
 
-@dataclass(frozen=True, slots=True)
-class Spender:
+class Spender(Struct, frozen=True):
     """The usage of a job's runs in a window; `estimated`: the part without measured usage."""
 
     job: str
@@ -253,8 +249,7 @@ AMOUNTS = ("tokens_in", "tokens_out", "requests", "usd")
 QUARTER = timedelta(minutes=15)
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """A sum over the runs with known usage, and their number."""
 
     told: int = 0
@@ -264,8 +259,7 @@ class Amount:
         return Amount(self.told + other.told, self.total + other.total)
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Struct, frozen=True):
     """The usage of runs and direct calls; `usd` in millionths. `name` None: without a job, agent or known model."""
 
     name: str | None
@@ -277,8 +271,7 @@ class Used:
     usd: Amount
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(Struct, frozen=True):
     """Selects executions: started at `since` or later, of these jobs or of all."""
 
     since: datetime

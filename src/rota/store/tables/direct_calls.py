@@ -1,9 +1,10 @@
 """Rows of direct calls, waiting and started. They have an execution and no run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from rota.model.clock import from_ms_or_none, to_ms
 from rota.model.records import Execution, Outcome, ProcessIdentity
@@ -17,8 +18,7 @@ RESERVED_SLOT = "reserved slot"
 """The name of a call without a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCall:
+class WaitingCall(Struct, frozen=True):
     """A direct call that has not started; without a version it reserves a slot for the caller's own code."""
 
     id: str
@@ -39,8 +39,7 @@ class WaitingCall:
         return self.version is None
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
+class Direct(Struct, frozen=True):
     """A started direct call: its execution, and the process that executes it."""
 
     execution: Execution

@@ -1,8 +1,9 @@
 """Rows of groups and their members. The newest attempt at a place represents the earlier ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota.model.clock import to_ms, to_ms_or_none
 from rota.model.records import Group, Run
@@ -13,8 +14,7 @@ from rota.store.tables import runs
 from rota.store.tables.processes import CriticalSection, lock_section
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """The newest attempt at a place of a group."""
 
     run_id: str

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms, to_ms_or_none
 from rota.model.ids import new_id
@@ -18,8 +19,7 @@ TARGETS_AT_KEY = "targets_at"
 """The time of the last change of the targets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A failing endpoint: it gets no deliveries until `closed_until`, or is disabled."""
 
     failures: int = 0
@@ -106,8 +106,7 @@ def named(db: Database, text: str) -> list[Delivery]:
     return records_of(Delivery, db.rows("delivery_find", id=text))
 
 
-@dataclass(frozen=True, slots=True)
-class FailedDeliveries:
+class FailedDeliveries(Struct, frozen=True):
     """The number of recently failed deliveries to a target, the error of one of them, and the time of the newest."""
 
     target: str

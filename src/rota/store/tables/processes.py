@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
+
+from msgspec import Struct, field
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.records import ProcessIdentity
@@ -22,8 +23,7 @@ FORGIVEN, ALL_WORKERS = "forgiven:", ""
 """Meta key of the last process whose crash no longer counts, by worker and for all workers."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProcess:
+class OpenProcess(Struct, frozen=True):
     """A process without a recorded end; on a shared database it is alive until `lease_until`."""
 
     epoch: int
@@ -36,8 +36,7 @@ class OpenProcess:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lapsed:
+class Lapsed(Struct, frozen=True):
     """A process of another worker with an expired lease."""
 
     epoch: int
@@ -132,8 +131,7 @@ def still_lapsed(db: Database, epoch: int, *, forced: bool = False) -> bool:
     return db.row("process_lapsed", epoch=epoch, forced=int(forced)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Claiming:
+class Claiming(Struct, frozen=True):
     """The right of a process to claim. `alone`: no other process is open."""
 
     alone: bool
@@ -172,8 +170,7 @@ FORGOTTEN = "~"
 """Separates the former name of a removed worker from its identifier; no name contains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A worker: the folder `state` on the machine `host`. A draining worker finishes its runs and takes no new ones."""
 
     id: str
@@ -262,8 +259,7 @@ def skew(db: Database, worker_id: str) -> timedelta | None:
     return None if stored is None else int(stored) * MILLISECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """The capacity of a worker at its last start: the runs that it takes, and its slots."""
 
     takes: PoolFilter = EVERYTHING

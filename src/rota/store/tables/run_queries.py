@@ -3,9 +3,10 @@
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypedDict, Unpack
+
+from msgspec import Struct
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.records import Job, Run
@@ -19,8 +20,7 @@ LAST_ID = "g"
 LAST_NUMBER = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """The error and summary of a run."""
 
     id: str
@@ -28,8 +28,7 @@ class Said:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Older:
+class Older(Struct, frozen=True):
     """The runs of a job right before one that ended alike: their number and total usage."""
 
     runs: int
@@ -45,8 +44,7 @@ class Older:
     """Whether the job has no older run."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnfinishedFilter:
+class UnfinishedFilter(Struct, frozen=True):
     """Selects unfinished runs of a job: created at `before` or earlier, of these statuses, waiting for this."""
 
     before: datetime
@@ -237,8 +235,7 @@ class Chain(NamedTuple):
     first_started_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingSuccessor:
+class WaitingSuccessor(Struct, frozen=True):
     """A queued run that waits for its predecessor."""
 
     id: str
@@ -315,8 +312,7 @@ def release_due(db: Database, now: datetime) -> int:
     return db.execute("runs_let_go", now=to_ms(now))
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A run in the timeline."""
 
     number: int
@@ -330,8 +326,7 @@ class Drawn:
     finished_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndCount:
+class EndCount(Struct, frozen=True):
     """The number of runs of a job that ended alike within one part of a timeline, and their first and last end."""
 
     count: int
@@ -369,8 +364,7 @@ def ended_runs(
     return [EndCount(count, from_ms(first), from_ms(last)) for _, count, first, last in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """A piece of a run's output and its offset."""
 
     offset: int

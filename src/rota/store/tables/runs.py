@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from rota.model.budgets import usage_json
 from rota.model.clock import to_ms, to_ms_or_none
@@ -79,8 +80,7 @@ class Candidate(NamedTuple):
         return self.scheduled_for or self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(Struct, frozen=True):
     """A run of a live or dead process."""
 
     id: str
@@ -102,8 +102,7 @@ class ClaimedSlot(NamedTuple):
     started: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RunState:
+class RunState(Struct, frozen=True):
     """The status of an unfinished run, and the reason of its cancellation if that was requested."""
 
     status: Status
@@ -420,8 +419,7 @@ SIBLING_GAP = 64
 """Positions between runs inserted together: 10,000 fit into one millisecond, with room for moves between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(Struct, frozen=True):
     """A run to insert: queued, skipped at once (`reason`), or that of a group, which starts at once (`begins`).
 
     `rank` and `position` None: at the end of its priority. `priority` None: the job's. `lane_id` None: no pools.
@@ -457,8 +455,7 @@ class NewRun:
     decisions: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRunVariant:
+class NewRunVariant(Struct, frozen=True):
     """The fields of one of several runs inserted together that differ. `params` None: the job's."""
 
     id: str

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from rota.model.agents import AgentSession, WorkItem, WorkReport
 from rota.model.budgets import MILLION
@@ -125,8 +126,7 @@ def forget_runs(db: Database, run_ids: Sequence[str]) -> None:
     db.execute("prune_work", ids=json.dumps(list(run_ids)))
 
 
-@dataclass(frozen=True, slots=True)
-class LeftWorktree:
+class LeftWorktree(Struct, frozen=True):
     """A worktree of a finished run; `status` None: the run never started or was pruned."""
 
     worktree: Worktree
@@ -176,8 +176,7 @@ def forget_worktree(db: Database, worktree: Worktree) -> bool:
     return db.execute("worktree_forget", path=worktree.path) == 1
 
 
-@dataclass(frozen=True, slots=True)
-class LastRun:
+class LastRun(Struct, frozen=True):
     """The last COMPLETED run of a job."""
 
     handle: str
