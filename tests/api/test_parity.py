@@ -103,7 +103,7 @@ def test_every_error_has_a_status(api: Api) -> None:
 def test_every_code_of_http_is_documented() -> None:
     for module in pkgutil.walk_packages(rota.http.__path__, "rota.http."):
         importlib.import_module(module.name)
-    told = first_cells(page("errors.md", "http-errors.md"))
+    told = first_cells(page("errors.md", "errors-system.md", "http-errors.md"))
     kinds = [HttpRefusal, *HttpRefusal.__subclasses__()]
     assert len(kinds) > 14
     assert {kind.code for kind in kinds} | {"internal", "request_invalid"} <= told

@@ -7,10 +7,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-COMMAND_PAGES = sorted(path.name for path in DOCS.glob("commands*.md"))
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages(pattern: str) -> list[str]:
+    """Return the names of the pages that match a pattern."""
+    return sorted(path.name for path in DOCS.glob(pattern))
+
+
+COMMAND_PAGES = pages("commands*.md")
 
 
 def page(*names: str) -> str:

@@ -17,7 +17,7 @@ from rota.declare.schema import json_schema
 from rota.model.errors import RotaError
 from rota.model.states import REASONS, Held, Status, WaitingFor
 from rota.operations.project.edit import AGENTS
-from tests.docs.pages import COMMAND_PAGES, PAGES, first_cells, page, words
+from tests.docs.pages import COMMAND_PAGES, PAGES, first_cells, page, pages, words
 
 
 def keys(schema: Any) -> Iterator[str]:
@@ -63,14 +63,14 @@ def test_no_page_names_a_command_that_is_not_there() -> None:
 def test_every_key_of_the_file_is_documented() -> None:
     found = set(keys(json_schema()))
     assert {"timezone", "cron", "concurrency", "skipped_count"} <= found
-    told = words(page("configuration.md", "job-keys.md"))
+    told = words(page(*pages("configuration*.md"), *pages("*-keys.md")))
     assert {key for key in found - told if not any(f"{{{key}: " in word for word in told)} == set()
 
 
 def test_every_status_reason_and_wait_is_explained() -> None:
     reasons = {reason.value for listed in REASONS.values() for reason in listed}
     needed = reasons | {*map(str, Status), *map(str, WaitingFor), *map(str, Held)}
-    assert needed - first_cells(page("reasons.md")) == set()
+    assert needed - first_cells(page("reasons.md", "waiting.md")) == set()
 
 
 def test_every_error_code_is_explained() -> None:
@@ -79,7 +79,7 @@ def test_every_error_code_is_explained() -> None:
             importlib.import_module(module.name)
     codes = {kind.code for kind in errors() if kind.__module__.startswith("rota.")} | set(PROBLEM_CODES)
     assert len(codes) > 50
-    assert codes - first_cells(page("errors.md", "http-errors.md", "file-problems.md")) == set()
+    assert codes - first_cells(page("errors.md", "errors-system.md", "http-errors.md", "file-problems.md")) == set()
 
 
 def test_the_tables_of_adapters_name_the_adapters_that_they_are_about() -> None:
@@ -92,5 +92,5 @@ def test_the_tables_of_adapters_name_the_adapters_that_they_are_about() -> None:
 
 def test_init_and_the_configuration_page_name_the_same_adapters() -> None:
     assert tuple(name for name in names() if adapter(name).executable) == AGENTS
-    rows = [line for line in page("configuration.md").splitlines() if line.startswith("| `adapter` |")]
+    rows = [line for line in page("configuration-agents.md").splitlines() if line.startswith("| `adapter` |")]
     assert set(names()) <= words(rows[0])

@@ -29,7 +29,7 @@ FORBIDDEN = [
 
 
 def text_files() -> list[Path]:
-    top = [path for path in ROOT.iterdir() if path.is_file()]
+    top = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     below = [path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.is_file()]
     hidden = ("__pycache__", ".rota", "scratch")
     return [path for path in top + below if path.suffix in SUFFIXES and not set(hidden) & set(path.parts)]
@@ -63,6 +63,11 @@ def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = set(re.findall(r": (\S+\.md)$", text, re.MULTILINE))
     assert listed == {path.relative_to(DOCS).as_posix() for path in PAGES if DOCS in path.parents}
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_a_page_for_users_has_at_most_1500_words(path: Path) -> None:
+    assert len(path.read_text("utf-8").split()) <= 1500
 
 
 def test_the_site_loads_nothing_from_elsewhere() -> None:

@@ -94,5 +94,5 @@ async def test_a_ping_is_a_get_without_a_body(server: StubServer, tmp_path: Path
 def test_every_channel_has_a_reader_a_sender_and_a_line_in_the_documentation(channel: Channel, tmp_path: Path) -> None:
     assert channel.value in READERS
     assert channel in ThreadedPost(Settings(tmp_path, tmp_path), {}).senders
-    for page in ("notify.md", "configuration.md"):
+    for page in ("notify.md", "configuration-agents.md"):
         assert f"\n| `{channel}` |" in (DOCS / page).read_text()

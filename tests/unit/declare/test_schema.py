@@ -14,7 +14,8 @@ from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = (DOCS / "configuration.md").read_text() + (DOCS / "job-keys.md").read_text()
+PAGE = "".join(path.read_text() for path in sorted([*DOCS.glob("configuration*.md"), *DOCS.glob("*-keys.md")]))
+PROBLEMS = (DOCS / "file-problems.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -115,4 +116,4 @@ def test_every_key_is_on_the_page(table):
 
 def test_every_code_is_on_the_page_and_described_as_in_the_code():
     for code, meaning in PROBLEM_CODES.items():
-        assert f"| `{code}` | {meaning} |" in PAGE
+        assert f"| `{code}` | {meaning} |" in PROBLEMS
