@@ -29,8 +29,8 @@ EITHER = (
     'x: "0 0 1,15 * 1" fires on each day that matches its day of month or its weekday, as cron does, not only where '
     "both match"
 )
-FIRST = "x: what {} names runs before the program itself; keep it only if that is meant"
-LOST = "x: its runs fail as long as the folder {} {}; make it, or correct `cwd`"
+FIRST = "x: {} runs other code before the program; keep it only if you intend that"
+LOST = "x: its runs fail: the folder {} {}; create it, or correct `cwd`"
 EMOJI, OVERRIDE = "\U0001f468\u200d\U0001f469", "\u202eabc"
 
 

@@ -89,7 +89,7 @@ def test_only_the_default_port_gives_way_and_says_to_which_process(
     http: Http, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as first:
-        with contextlib.suppress(OSError):  # in use already, by a process that is none of ours
+        with contextlib.suppress(OSError):  # in use already, by a process that is not one of ours
             first.bind(("127.0.0.1", DEFAULT_PORT))
             first.listen(1)
         with bind(Flags().over(http)) as second:

@@ -145,7 +145,7 @@ def test_every_door_for_agents_counts_what_they_start(with_agent: Api, door: Cal
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_for_agents_is_shut_where_the_policy_is_off(with_agent: Api, door: Callable[[Api], str]) -> None:
     restrict(with_agent, "{enabled: false}")
-    assert "does not allow tools to make or start jobs" in door(with_agent)
+    assert "does not allow tools to create or start jobs" in door(with_agent)
     assert with_agent.cli("history", "hello") == []
 
 

@@ -127,7 +127,7 @@ def test_what_needs_a_person_is_acknowledged_and_stays_quiet(page: Page) -> None
     expect(page.locator("li.need").filter(has_text="nightly").first).to_be_hidden()
     page.get_by_text("1 acknowledged").click()
     page.locator("#needs-seen li.need").filter(has_text="nightly").get_by_role("button", name="Show again").click()
-    told(page, "it is shown again")
+    told(page, "acknowledgement removed")
 
 
 def test_a_proposal_is_read_and_approved(page: Page, site: Site) -> None:

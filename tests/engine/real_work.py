@@ -8,7 +8,7 @@ from tests.waiting import LONGEST_WAIT
 
 
 async def play(scene: Scene) -> None:
-    """Do all that is due now; no scripted process may be under way."""
+    """Do all that is due now; no scripted process may be in progress."""
     for _ in range(3):  # the poll, then those who waited for it, then nothing
         await scene.settle()
         await scene.engine.until_empty()

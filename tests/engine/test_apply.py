@@ -218,7 +218,7 @@ async def test_a_job_enabled_during_a_run_by_hand_does_not_stall(scene: Scene) -
 
 @pytest.mark.parametrize("off_for", ["1m", "1h"], ids=["while it runs", "until it has ended"])
 async def test_a_run_once_job_switched_off_and_on_again_runs_once(scene: Scene, off_for: str) -> None:
-    """R-07: off and on again is not a new schedule, and the run that was under way is the once."""
+    """R-07: off and on again is not a new schedule, and the run that was in progress is the once."""
     scene.processes.scripts["a"] = Script(takes=minutes(25))
     spec = command("a", schedule=cron("*/10 * * * *", run_once=True))
     put(scene, spec)

@@ -290,7 +290,7 @@ async def test_a_thread_that_outlives_its_run_sends_nothing_more(scene: Scene, s
     going.set()
     while not refused:
         await scene.quiet()
-    assert refused == ["the run has ended: it may send no more requests"]
+    assert refused == ["the run has ended and cannot send requests"]
     assert used(scene, REQUESTS) == (1, 0)
     await play(scene)
 

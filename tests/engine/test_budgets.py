@@ -57,7 +57,7 @@ async def test_explain_says_why_a_run_is_charged_its_estimate(scene: Scene) -> N
     await scene.advance("2m")
     told = explain(scene.store, "agent:1", state=scene.settings.state, now=scene.clock.now())
     [charged] = [line.text for line in told.run_lines if line.label == "charged"]
-    assert charged.endswith("the estimate (by the job): the run did not say what it used")
+    assert charged.endswith("the estimate (by the job): the run reported no usage")
 
 
 async def test_a_failed_run_is_charged_too(scene: Scene) -> None:

@@ -222,7 +222,7 @@ async def test_a_draw_that_no_pool_could_grant_is_refused(scene: Scene) -> None:
     """DEC-004."""
     scene.store.write(lambda db: queue.declare_pools(db, {"gpu": 1}))
     scene.declare(command("train", pools=(Draw("gpu", 2),)), command("lost", pools=(Draw("cpu"),)))
-    with pytest.raises(InvalidValue, match="pool 'gpu' holds 1, the call would draw 2"):
+    with pytest.raises(InvalidValue, match="pool 'gpu' holds 1, the call needs 2"):
         call(scene, "train")
     with pytest.raises(InvalidValue, match="no pool is named 'cpu'"):
         call(scene, "lost")

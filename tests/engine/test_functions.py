@@ -150,11 +150,11 @@ async def test_an_abandoned_thread_is_shown_until_it_returns(scene: Scene) -> No
     await scene.settle()
     scene.clock.advance(timedelta(minutes=12))
 
-    words = "its function still runs 12 min after its end and holds slot 0"
+    words = "its function is still running 12 min after the end of the run and keeps slot 0"
     assert system_json(status(), now=scene.clock.now())["abandoned"][0]["run"] == "stuck:1"
     assert [(one.name, one.what) for one in status().attention] == [("stuck", f"abandoned: {words}")]
     assert told("stuck:1")["abandoned"].startswith(f"{words}; a thread cannot be killed")
-    assert told("stuck:2")["start"] == "not yet: it waits for the function of stuck:1, which still runs after its end"
+    assert told("stuck:2")["start"] == "not yet: it waits for the function of stuck:1, which is still running"
 
     go_on.set()
     while scene.told("stuck")[1] != ("COMPLETED", None):

@@ -34,7 +34,7 @@ async def test_a_false_condition_skips_a_run_and_nothing_is_started(scene: Scene
 
 
 async def test_a_waiting_run_keeps_its_row_and_passes_later(scene: Scene) -> None:
-    """R-09: when_false wait; the same row is looked at again every recheck."""
+    """R-09: when_false wait; the same row is checked again every recheck."""
     scene.processes.conditions["./look"] = "false"
     scene.declare(command("gated", schedule=every("10m"), gates=gates(when_false=WhenFalse.WAIT)))
     await scene.settle()
@@ -194,7 +194,7 @@ async def test_a_run_that_expired_leaves_its_place_in_the_round_to_the_next(tmp_
 
 
 async def test_the_deadline_of_a_condition_that_answered_does_not_end_it_when_it_is_asked_again(scene: Scene) -> None:
-    """R-09: looked at again every recheck, which may come before the first look would have timed out."""
+    """R-09: checked again every recheck, which may come before the first look would have timed out."""
     loop, again, go, asked = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), []
 
     def slow_at_last() -> bool:

@@ -262,7 +262,7 @@ async def test_a_chain_whose_provider_stays_out_ends(scene: Scene) -> None:
     await scene.advance("26h")
     assert scene.told("fix") == [("FAILED", "outage")] * 25
     told = explain(scene.store, "fix:25", state=scene.settings.state, now=scene.clock.now())
-    assert "its provider was out 25 times in a row" in next(
+    assert "its provider was unavailable 25 times in a row" in next(
         line.text for line in told.run_lines if line.label == "then"
     )
 

@@ -99,7 +99,7 @@ async def test_the_third_machine_lost_before_the_start_fails_the_run_r_01(alone:
 
 
 async def test_a_machine_whose_lease_holds_is_not_lost_r_22(alone: Scene) -> None:
-    """R-22: the lease is looked at again inside the transaction that would act on it."""
+    """R-22: the lease is checked again inside the transaction that would act on it."""
     other = Machine(alone, "b")
     assert alone.store.write(partial(lose, epoch=other.holder.epoch, worker="b", now=alone.clock.now())) is None
     assert other.renew()

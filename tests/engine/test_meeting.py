@@ -466,7 +466,7 @@ def test_what_both_count_is_counted_and_nobody_waits(two):
 
 
 def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
-    """Who follows reads no further than the oldest transaction under way."""
+    """Who follows reads no further than the oldest transaction in progress."""
     jobs_of = [add_job(two.here, name) for name in ("one", "other")]
     seen = two.read(audit.bounds).last
     read_meanwhile: list[Any] = []

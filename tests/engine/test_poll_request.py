@@ -82,7 +82,7 @@ async def test_a_poll_without_room_in_its_account_waits_for_the_next_window(scen
     await pass_time(scene, 59 * MINUTE)
     assert scene.history(POLL)[-1].waiting_for is WaitingFor.BUDGET
     assert scene.history("remote")[-1].waiting_for is WaitingFor.POLL
-    assert needing(scene) == [("hourly", "1 run waits for room: 1 of 1 request; the jobs that need the poll wait, too")]
+    assert needing(scene) == [("hourly", "1 run waits for room: 1 of 1 request; jobs that need the poll also wait")]
     await pass_time(scene, MINUTE)
     assert scene.told("remote") == [("COMPLETED", None), ("COMPLETED", None)]
     assert len(server.asked) == 2
@@ -100,7 +100,7 @@ async def test_a_poll_that_its_account_skips_lets_nobody_wait(scene: Scene, serv
     assert len(server.asked) == 1
     (item,) = needing(scene)
     assert item[0] == POLL
-    assert item[1].startswith("SKIPPED budget, and with it the jobs that need the poll")
+    assert item[1].startswith("SKIPPED budget, also the jobs that need the poll")
 
 
 def needing(scene: Scene) -> list[tuple[str, str]]:

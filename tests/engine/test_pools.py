@@ -107,7 +107,7 @@ async def test_a_costly_head_is_not_starved_by_cheap_runs_behind_it(scene: Scene
 
 
 async def test_raising_a_capacity_starts_what_waited(scene: Scene) -> None:
-    """Capacities change at once, also while runs are under way."""
+    """Capacities change at once, also while runs are in progress."""
     model = drawing("model", *OLLAMA, takes=MINUTE, scene=scene)
     put(scene, model, ollama=1)
     for _ in range(3):

@@ -234,7 +234,7 @@ async def test_many_runs_are_refused_where_overlap_has_no_room_for_all_r_11(busy
     depth = Overlap(OverlapPolicy.QUEUE, queue_depth=2)
     busy.declare(command("one"), command("line", overlap=depth), command("newest", overlap=REPLACE))
     for name, room in (("one", 1), ("line", 3), ("newest", 1)):
-        with pytest.raises(SetRefused, match=f"leaves room for {room}"):
+        with pytest.raises(SetRefused, match=f"allows {room}"):
             many(busy, name, 4)
         assert busy.history(name) == []
     with pytest.raises(OverlapRefused):

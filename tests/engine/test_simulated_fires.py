@@ -271,7 +271,7 @@ async def scene_of(folder: Path, text: str) -> Scene:
 
 
 async def test_predicted_fires_are_those_of_a_real_run(tmp_path: Path) -> None:
-    """From the middle of a day: with runs, queues, retries and a group under way, and two jobs paused."""
+    """From the middle of a day: with runs, queues, retries and a group in progress, and two jobs paused."""
     scene = await scene_of(tmp_path, FILE)
     try:
         await really(scene, days=7 / 24, takes=TAKES, failing=FAILING)

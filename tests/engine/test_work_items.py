@@ -260,13 +260,13 @@ async def test_what_a_source_was_never_told_needs_attention_and_is_a_finding(sce
     await scene.settle()
     shelf.refuses = SourceError("gone")
     await scene.advance("1d")
-    what = "1 report or release was given up: gone"
+    what = "1 report or release was abandoned: gone"
     assert look(scene.store, DEAD, now=scene.clock.now()).attention == (
         Attention("run shelf", what, "rota show fix:1", kind="source", sign="fix:1", subject="fix:1"),
     )
     assert look(scene.store, DEAD, now=scene.clock.now(), scope="api").attention == ()
     (finding,) = scene.store.read(partial(untold_findings, now=scene.clock.now()))
-    assert (finding.level, finding.text) == (Severity.WARNING, "run shelf: 1 report or release was given up: gone")
+    assert (finding.level, finding.text) == (Severity.WARNING, "run shelf: 1 report or release was abandoned: gone")
     later = scene.clock.now() + timedelta(days=8)
     assert look(scene.store, DEAD, now=later).attention == ()
     assert list(scene.store.read(partial(untold_findings, now=later))) == []
@@ -470,7 +470,7 @@ async def test_an_item_that_an_ended_run_still_holds_is_found_by_verify(unaudite
     undo = "UPDATE work_item SET state = 'held', ended_at = NULL, not_before = NULL, told_at = NULL"
     tamper(unaudited, f"{undo} WHERE claim = '{claim.claim}'")
     assert [one.text for one in audit(unaudited).violations] == [
-        "fix:1 holds the item 'a' of run shelf, but is not under way"
+        "fix:1 holds the item 'a' of run shelf, but is not in progress"
     ]
 
 

@@ -83,19 +83,19 @@ async def test_machines_that_are_all_drained_need_somebody_and_runs_say_whom_the
     names = ", ".join(sorted((own, "b")))
     first = min(own, "b")
     assert needing(scene) == [
-        f"workers all that are there are drained ({names}): no run is taken   rota workers resume {first}"
+        f"workers all running workers are drained ({names}): no run is taken   rota workers resume {first}"
     ]
     states_now = scene.store.read(partial(worker_states, state=scene.settings.state))
     why = held_by(Heartbeat(Liveness.RUNNING, workers=states_now), ())
     assert why.held is Held.NO_WORKER
-    assert why.text.startswith(f"for a worker: all that are there are drained ({names})")
+    assert why.text.startswith(f"for a worker: all running workers are drained ({names})")
 
 
 async def test_a_machine_that_was_drained_for_its_crashes_says_so_until_it_is_resumed(scene: Scene) -> None:
     """R-23."""
     other = Machine(scene, "b", kind="serve")
     scene.store.write(partial(processes.drain, worker_id=other.holder.worker_id, draining=True, crashes=6))
-    wanted = "b was drained, since it crashed 6 times in a row: find the cause   rota workers resume b"
+    wanted = "b was drained because it crashed 6 times in a row: find the cause   rota workers resume b"
     assert needing(scene) == [wanted]
     drain_worker(scene.store, "b", draining=False)
     drain_worker(scene.store, "b", draining=True)

@@ -1,4 +1,4 @@
-"""`rota ack`: what needs somebody is kept quiet until something new happens, in every face."""
+"""`rota ack`: what needs somebody is kept acknowledged until something new happens, in every face."""
 
 from datetime import timedelta
 
@@ -39,7 +39,9 @@ def names(project: Project) -> list[str]:
 
 def test_what_is_acknowledged_leaves_the_attention_of_status_and_is_told_beside_it(failing: Project) -> None:
     said = failing.ok("ack", "report")
-    assert said == ("report is quiet until something new happens (failing: FAILED exit_code: exit 3: no such table)\n")
+    assert said == (
+        "report is acknowledged until something new happens (failing: FAILED exit_code: exit 3: no such table)\n"
+    )
     assert names(failing) == ["backup"]
     assert [one["name"] for one in failing.json("status")["acknowledged"]] == ["report"]
     shown = failing.rota("status").stdout
@@ -62,10 +64,10 @@ def test_a_thing_is_named_by_job_run_or_topic(failing: Project, what: str) -> No
 def test_everything_is_acknowledged_at_once_and_shown_again(failing: Project) -> None:
     assert len(failing.json("ack", "--all")["items"]) == 2
     assert names(failing) == []
-    assert failing.ok("ack", "--all") == "nothing to change: all of it was already acknowledged\n"
+    assert failing.ok("ack", "--all") == "nothing to change: all were already acknowledged\n"
     assert "backup is shown again" in failing.ok("ack", "--undo", "backup")
     assert names(failing) == ["backup"]
-    assert failing.ok("ack", "--undo", "backup") == "nothing to change: nothing of it was acknowledged\n"
+    assert failing.ok("ack", "--undo", "backup") == "nothing to change: none was acknowledged\n"
 
 
 def test_without_a_name_the_list_tells_what_was_acknowledged_and_by_whom(failing: Project) -> None:
@@ -82,7 +84,7 @@ def test_where_all_is_well_the_list_says_so(project: Project) -> None:
 
 
 def test_a_dry_run_changes_nothing(failing: Project) -> None:
-    assert "report would be quiet" in failing.ok("ack", "report", "--dry-run")
+    assert "report would be acknowledged" in failing.ok("ack", "report", "--dry-run")
     assert sorted(names(failing)) == ["backup", "report"]
 
 

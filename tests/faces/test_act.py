@@ -180,7 +180,7 @@ def test_overlap_refuses_a_start_by_hand_and_names_the_run_r_29(project: Project
     assert len(project.json("history")) == 1
     project.ok("trigger", "hello", "--force")
     assert project.json("show", "hello:2")["forced"] is True
-    assert "not asked, --force" in project.ok("explain", "hello:2")
+    assert "ignored, --force" in project.ok("explain", "hello:2")
 
 
 def test_a_disabled_job_refuses_to_start_r_29(project: Project) -> None:
@@ -204,7 +204,7 @@ def test_a_dry_run_shows_everything_and_starts_nothing(project: Project) -> None
 def test_a_dry_run_asks_conditions_for_real_up_to_the_first_that_is_false(project: Project) -> None:
     told = project.applied(JOBS).ok("run", "gated", "--dry-run")
     assert "sh -c exit 10 → false (exit 10," in told
-    assert "touch never → not asked" in told
+    assert "touch never → not checked" in told
     assert "it would be SKIPPED condition" in told
     assert "were really run" in told
     assert not (project.folder / "never").exists()
@@ -239,12 +239,12 @@ def test_a_dry_run_of_a_job_that_is_not_applied_reads_the_file(project: Project)
 
 def test_cancel_takes_a_queued_run_out_at_once(project: Project) -> None:
     project.applied(JOBS).ok("trigger", "hello")
-    assert project.ok("cancel", "hello", "--dry-run").splitlines()[0] == "hello:1  would be taken out of the queue"
+    assert project.ok("cancel", "hello", "--dry-run").splitlines()[0] == "hello:1  would be removed from the queue"
     assert project.json("show", "hello:1")["status"] == "QUEUED"
     assert project.ok("cancel", "hello") == "hello:1  CANCELLED, it had not started\n"
     again = project.rota("cancel", "hello:1")
     assert again.exit_code == 6
-    assert "hello:1 is CANCELLED already" in again.stderr
+    assert "hello:1 is already CANCELLED" in again.stderr
 
 
 def test_cancel_tells_of_every_run_and_of_the_one_that_is_refused(project: Project) -> None:
@@ -253,7 +253,7 @@ def test_cancel_tells_of_every_run_and_of_the_one_that_is_refused(project: Proje
     project.ok("cancel", "hello")
     result = project.rota("cancel", "hello", "gated")
     assert "gated:1  CANCELLED" in result.stdout
-    assert "hello:1 is CANCELLED already" in result.stderr
+    assert "hello:1 is already CANCELLED" in result.stderr
     assert result.exit_code == 6
 
 

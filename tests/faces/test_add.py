@@ -37,7 +37,7 @@ def test_the_text_of_a_shell_is_added_by_an_option_of_its_own(filled: Project) -
 
 def test_what_check_would_note_is_told_after_what_was_added(filled: Project) -> None:
     said = filled.ok("add", "lost", "--", "./lost.sh").splitlines()
-    assert said[1].startswith("note: lost: its runs fail as long as there is no program")
+    assert said[1].startswith("note: lost: its runs fail: there is no program")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_dry_run_shows_the_lines_and_changes_nothing(filled: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["a", "--", "x"], 6, "there is a job 'a' in rota.yaml already"),
+        (["a", "--", "x"], 6, "rota.yaml already has a job 'a'"),
         (["b", "--cron", "61 * * * *", "--", "x"], 65, "rota add: jobs.b.cron: cron minute '61' is outside 0-59"),
         (["b"], 65, "rota add: jobs.b: has no work"),
         (["b c", "--", "x"], 65, "cannot be a job's name"),

@@ -100,7 +100,7 @@ def test_a_dry_run_tells_what_git_would_refuse(agents: Project) -> None:
 
 
 def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -> None:
-    assert line(agents.ok("run", "talk", "--dry-run"), "session") == "resume: begins a new one"
+    assert line(agents.ok("run", "talk", "--dry-run"), "session") == "resume: starts a new one"
     write(agents, lambda db: keep_talking(db, AgentSession("s-7", adapter="claude")))
     told = agents.ok("run", "talk", "--dry-run")
     assert line(told, "session") == "resume: continues s-7"

@@ -111,9 +111,7 @@ def test_show_tells_cost_denied_tools_and_the_whole_session(agents: Project) -> 
 def test_explain_says_what_would_let_the_agent_use_a_denied_tool(agents: Project) -> None:
     """R-30: what was denied shows, with what to do about it."""
     ran(agents, "review", told(denied=("Bash",)))
-    assert "denied       Bash: beyond `access: read`; give it `access: write` or `full`" in agents.ok(
-        "explain", "review"
-    )
+    assert "denied       Bash: beyond `access: read`; set `access: write` or `full`" in agents.ok("explain", "review")
 
 
 def test_the_last_line_of_run_has_time_cost_tokens_and_session(agents: Project) -> None:

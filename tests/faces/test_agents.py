@@ -57,7 +57,7 @@ def test_every_entry_and_every_agent_of_a_job_is_listed_once(agents: Project) ->
 def test_one_that_is_not_there_is_told_with_a_remedy(agents: Project) -> None:
     idler = told(agents, "agents")["idler"]
     assert (idler["path"], idler["problem"]) == (None, "gemini is not on PATH")
-    assert "idler: install it, or start rota with a PATH that has it" in typed(agents, "agents").stdout
+    assert "idler: install it, or start rota with a PATH that includes it" in typed(agents, "agents").stdout
 
 
 def test_the_table_shows_version_login_and_how_many_run(agents: Project) -> None:
@@ -113,7 +113,7 @@ def test_a_key_that_a_job_gives_its_runs_is_a_login(given: str, agents: Project)
 def test_a_version_that_lacks_an_option_of_headless_mode_is_told(agents: Project) -> None:
     answering(agents.folder / "bin", "codex", options=("--json", "--sandbox"))
     found = told(agents, "agents")["codex"]
-    assert (found["headless"], found["problem"]) == (False, "this version does not know --skip-git-repo-check")
+    assert (found["headless"], found["problem"]) == (False, "this version does not support --skip-git-repo-check")
     assert "update it" in found["remedy"]
 
 
@@ -138,7 +138,7 @@ def test_a_function_that_no_job_asks_shows_the_access_that_a_job_would_have(proj
     )
     found = told(project, "agents")
     assert (found["thinker"]["access"], found["writer"]["access"]) == (["full"], ["read"])
-    assert "as the function does" in typed(project, "agents", "check", "thinker").stdout
+    assert "as in the function" in typed(project, "agents", "check", "thinker").stdout
 
 
 def test_ollama_is_looked_for_at_the_host_that_its_options_name(project: Project) -> None:
@@ -156,7 +156,7 @@ def test_an_unknown_agent_is_answered_with_the_nearest(agents: Project) -> None:
 
 def test_without_agents_a_way_to_have_one_is_named(project: Project) -> None:
     project.applied("jobs: {a: {command: [echo]}}\n")
-    assert "no agents; a job with `prompt:` asks one" in typed(project, "agents").stdout
+    assert "no agents; a job with `prompt:` uses one" in typed(project, "agents").stdout
 
 
 def test_before_anything_is_applied_the_file_is_asked(project: Project) -> None:

@@ -55,9 +55,9 @@ def test_the_runs_are_made_in_order_and_those_of_an_earlier_backfill_left_out_r_
     )
     told = filled.ok("backfill", "report", "--from", "2026-11-01", "--to", "2026-11-03")
     assert told.splitlines()[0] == "1 run, one run at a time. Queued as report:3."
-    assert told.splitlines()[-1] == "left out: 2 instants with a run of an earlier backfill"
+    assert told.splitlines()[-1] == "skipped: 2 instants with a run of an earlier backfill"
     again = filled.ok("backfill", "report", "--from", "2026-11-01", "--to", "2026-11-03")
-    assert again.splitlines()[0] == "no instant to fill."
+    assert again.splitlines()[0] == "no instant to backfill."
     view = filled.json("queue")
     assert [run["run"] for run in view["ready"]] == ["report:1"]
     assert [(run["run"], run["predecessor"]) for run in view["waiting"]] == [
@@ -105,5 +105,5 @@ def test_a_backfilled_run_is_shown_and_explained(filled: Project) -> None:
     filled.ok("backfill", "report", "--from", "2026-11-01", "--to", "2026-11-02")
     assert filled.json("show", "report:1")["trigger"] == "backfill"
     told = filled.ok("explain", "report:2")
-    assert "a backfill made it" in told
+    assert "not applied to a backfill" in told
     assert "for report:1 to finish" in told

@@ -105,7 +105,7 @@ def test_who_waits_and_what_went_over_is_told(project: Project) -> None:
     run(project, "big", usage=Usage(usd=10_400_000))
     run(project, "review", "big")
     told = project.ok("budgets")
-    assert "day is $0.40 above its limit: runs cost more than they were expected to\n" in told
+    assert "day is $0.40 above its limit: runs cost more than estimated\n" in told
     assert "waiting for day: review:1, big:2\n" in told
     assert "spent     today $10.40 of $10.00, $0.40 above it (day, 2 waiting) · this week 0 of 60 runs (week)\n" in (
         project.rota("status").stdout
@@ -155,7 +155,7 @@ def test_one_account_as_json(project: Project) -> None:
 
 def test_an_account_that_nobody_used_says_so(project: Project) -> None:
     project.applied(FILE)
-    assert project.ok("budgets", "day").endswith("nothing was charged to it yet\n")
+    assert project.ok("budgets", "day").endswith("nothing charged yet\n")
 
 
 def test_an_unknown_account_is_answered_with_the_nearest(project: Project) -> None:

@@ -75,7 +75,7 @@ def test_only_the_runs_that_were_taken_over_here_are_said_to_go_on_and_queued_on
 
     asyncio.run(serve())
     lines = capsys.readouterr().out.splitlines()
-    assert "1 run of an earlier process recovered; tape:1 goes on" in lines
+    assert "1 run of an earlier process recovered; tape:1 continues" in lines
     assert "1 run waits in the queue   rota queue" in lines
     assert "nothing is due" not in "".join(lines)
 
@@ -190,7 +190,7 @@ def test_a_stop_says_how_long_runs_and_agents_may_go_on(project: Project, capsys
 
     project.applied(JOBS)
     asyncio.run(serve())
-    told = "stopping, waiting for 2 runs for 30 s at most, for agents 10 min (Ctrl-C again ends them)"
+    told = "stopping, waiting for 2 runs for 30 s at most, for agents 10 min (Ctrl-C again kills them)"
     assert told in capsys.readouterr().out
 
 
@@ -213,7 +213,7 @@ def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys
     asyncio.run(serve())
     lines = capsys.readouterr().out.splitlines()
     assert " serves " in lines[0]
-    assert lines[1] == "2 runs of an earlier process recovered; disk:1, disk:2 go on"
+    assert lines[1] == "2 runs of an earlier process recovered; disk:1, disk:2 continue"
     assert lines[2].startswith("13:00:00  disk:1")
     assert "FAILED process_restarted" in lines[2]
 
@@ -221,12 +221,12 @@ def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys
 @pytest.mark.parametrize(
     ("stop", "told"),
     [
-        (Stop("now", timedelta()), "stopping, ending 2 runs at once"),
+        (Stop("now", timedelta()), "stopping, killing 2 runs at once"),
         (Stop("detach", None), "stopping with 2 runs: commands continue for the next scheduler, functions may finish"),
-        (Stop("idle", None), "stopping, waiting for 2 runs (Ctrl-C again ends them)"),
+        (Stop("idle", None), "stopping, waiting for 2 runs (Ctrl-C again kills them)"),
         (
             Stop("grace", timedelta(seconds=30)),
-            "stopping, waiting for 2 runs for 30 s at most (Ctrl-C again ends them)",
+            "stopping, waiting for 2 runs for 30 s at most (Ctrl-C again kills them)",
         ),
     ],
 )

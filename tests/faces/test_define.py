@@ -73,8 +73,8 @@ def test_check_reads_each_job_in_plain_english_with_its_next_fire(project: Proje
         "next Mon 16 Nov 02:30, in 13 h 30 min",
         "timeout 10 min, 3 attempts",
     ]
-    assert "next now" in told[2]
-    assert told[-1].startswith("note: triage: starts as soon as it is new and applied")
+    assert "next: now" in told[2]
+    assert told[-1].startswith("note: triage: starts as soon as it is first applied")
 
 
 def test_check_tells_every_problem_on_a_line_and_changes_nothing(project: Project) -> None:
@@ -206,7 +206,7 @@ def test_next_of_all_jobs_is_merged_by_time(project: Project) -> None:
 
 def test_next_of_a_job_that_has_none_says_why(project: Project) -> None:
     project.applied(JOBS)
-    assert project.ok("next", "byhand") == "no next: the job has no schedule, it is started by hand\n"
+    assert project.ok("next", "byhand") == "no next fire: the job has no schedule; start it by hand\n"
     assert project.json("next", "byhand") == []
 
 
@@ -224,7 +224,7 @@ def test_next_of_a_schedule_needs_no_whole_file(project: Project) -> None:
 def test_two_kinds_of_schedule_for_next_are_refused(project: Project) -> None:
     result = project.rota("next", "--cron", "* * * * *", "--interval", "5m")
     assert result.exit_code == 2
-    assert "--cron and --interval do not go together" in result.stderr
+    assert "--cron and --interval cannot be combined" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n", "---\n# nothing yet\n", "jobs:\n"])
@@ -292,5 +292,5 @@ def test_check_and_show_tell_the_limits_that_hold_whether_or_not_they_are_writte
 )
 def test_check_notes_a_program_that_is_not_on_the_path_of_its_runs(project: Project, keys: str, lost: bool) -> None:
     project.write(f"jobs:\n  a: {{{keys}}}\n")
-    said = "its runs fail as long as no folder of PATH has a program e"
+    said = "its runs fail: no folder of PATH has a program e"
     assert (said in project.rota("check", environ={"PATH": os.environ["PATH"]}).stdout) is lost

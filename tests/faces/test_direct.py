@@ -168,7 +168,7 @@ def test_a_call_without_a_scheduler_is_refused_at_once(project: Project) -> None
 def test_a_call_that_gets_no_slot_in_time_gives_up_its_place(project: Project, scheduler: Scheduler) -> None:
     result = project.rota("direct", "extract", "--wait", "5s")
     assert result.exit_code == 5
-    assert "extract got no slot and gives up its place" in result.stdout
+    assert "extract got no slot and left the queue" in result.stdout
     assert project.json("status")["direct"]["waiting"] == []
 
 
@@ -205,7 +205,7 @@ def test_a_caller_that_is_sent_away_says_so(project: Project, scheduler: Schedul
     scheduler.steps = [scheduler.dismisses]
     result = project.rota("direct", "extract")
     assert result.exit_code == 69
-    assert "the direct call of 'extract': the scheduler stopped before it began" in result.stderr
+    assert "the direct call of 'extract': the scheduler stopped before it started" in result.stderr
 
 
 def test_a_caller_whose_scheduler_vanished_leaves_the_line(project: Project, scheduler: Scheduler) -> None:
@@ -289,11 +289,11 @@ def test_a_direct_call_is_cancelled_by_its_identifier(project: Project, schedule
     running = scheduler.claimed[0].run.id
     waiting = project.json("status")["direct"]["waiting"][0]["id"]
     told = project.ok("cancel", waiting, running, "--dry-run").splitlines()
-    assert told[:2] == ["extract  would be taken out of the line", "extract  would be stopped"]
+    assert told[:2] == ["extract  would be removed from the queue", "extract  would be stopped"]
     told = project.ok("cancel", waiting, running).splitlines()
-    assert told[0] == "extract  taken out of the line, it had not started"
+    assert told[0] == "extract  removed from the queue, it had not started"
     assert told[1] == f"extract  is being stopped   rota show {running}"
     assert project.json("status")["direct"]["waiting"] == []
     scheduler.write(scheduler.ends(DONE))
     again = project.rota("cancel", running)
-    assert (again.exit_code, "is COMPLETED already" in again.stderr) == (6, True)
+    assert (again.exit_code, "is already COMPLETED" in again.stderr) == (6, True)

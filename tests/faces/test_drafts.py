@@ -64,16 +64,16 @@ def test_an_empty_draft_lacks_a_name_and_work(shop: DraftValidator, project: Pro
     ("draft", "field", "words"),
     [
         (Draft(name="a b", work="true"), "name", "cannot be a job's name"),
-        (Draft(name="HELLO", work="true"), "name", "there is a job 'hello' already"),
+        (Draft(name="HELLO", work="true"), "name", "a job 'hello' already exists"),
         (Draft(name="a", work="echo 'x"), "work", "has a quote that is not closed"),
         (Draft(name="a", work="true", schedule="0 8 * *"), "schedule", "has 4 fields, not five"),
-        (Draft(name="a", work="true", schedule="now and then"), "schedule", "which is no day"),
+        (Draft(name="a", work="true", schedule="now and then"), "schedule", "which is not a day"),
         (Draft(name="a", work="true", timezone="Europe/Berlinn"), "timezone", "no time zone is named"),
         (Draft(name="a", work="true", timeout="5x"), "timeout", "has the unit 'x'"),
         (Draft(name="a", work="true", labels="ok, not ok"), "labels", "is not a label"),
         (Draft(name="a", work="true", others="retrys: 3"), "others", "retrys: unknown key"),
-        (Draft(name="a", work="true", others="a: ["), "others", "is no YAML"),
-        (Draft(name="a", work="true", timeout="1m", others="timeout: 5m"), "others", "timeout is set above already"),
+        (Draft(name="a", work="true", others="a: ["), "others", "is not valid YAML"),
+        (Draft(name="a", work="true", timeout="1m", others="timeout: 5m"), "others", "timeout is already set above"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(

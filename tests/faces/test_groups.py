@@ -126,7 +126,7 @@ def test_a_final_group_cannot_be_cancelled(nightly: Project) -> None:
     nightly.ok("groups", "cancel", "nightly")
     result = nightly.rota("groups", "cancel", "nightly")
     assert result.exit_code == 6
-    assert "nightly:1 is CANCELLED already\n      a final group never changes" in result.stderr
+    assert "nightly:1 is already CANCELLED\n      a final group never changes" in result.stderr
 
 
 def test_a_group_is_repeated_from_the_failed_member_on(nightly: Project) -> None:
@@ -197,7 +197,7 @@ def test_a_group_made_side_by_side_goes_on_after_a_failure(project: Project) -> 
         (("extract",), "a job is named 'extract'"),
         (("a b", "load"), "'a b' cannot be a group's name"),
         (("adhoc", "zzz"), "no job is named 'zzz'"),
-        (("adhoc", "extract", "nightly"), "'nightly' is a group, and groups hold no groups"),
+        (("adhoc", "extract", "nightly"), "'nightly' is a group, and groups cannot contain groups"),
         (("adhoc", "transform:ful=1"), "job 'transform' has no param 'ful'"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_group_that_cannot_be_made_makes_nothing(project: Project, arguments: 
     ("handle", "said"),
     [
         ("nigtly", "there is no group 'nigtly'\n      did you mean 'nightly'?"),
-        ("nightly:9", "no group 'nightly:9': it has not begun\n      start it with `rota run nightly`"),
+        ("nightly:9", "no group 'nightly:9': it has not started\n      start it with `rota run nightly`"),
         ("extract", "no group 'extract': that is a job"),
     ],
 )

@@ -73,7 +73,7 @@ def test_jobs_are_found_by_text_label_and_state(store: Store, query: JobQuery, f
 
 
 def test_a_state_that_does_not_exist_is_refused(store: Store) -> None:
-    with pytest.raises(InvalidValue, match="no state 'red'"):
+    with pytest.raises(InvalidValue, match="no job state is named 'red'"):
         page_of_jobs(store, JobQuery(state="red"))
 
 

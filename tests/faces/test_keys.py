@@ -166,6 +166,6 @@ def test_a_secret_of_a_project_without_a_database_is_stored_without_a_line(proje
 def test_a_secret_is_stored_and_it_is_told_that_no_line_could_be_written(applied: Project) -> None:
     (applied.state / "rota.db").write_text("no database at all, but long enough to be looked at " * 9)
     told = given(applied, "A", "x")
-    assert "this is not in the audit" in told
+    assert "not recorded in the audit log" in told
     assert "A stored" in told
     assert read_env_file(applied.state / "secrets.env") == {"A": "x"}

@@ -20,7 +20,7 @@ from tests.scene import tamper_file
 
 FILE = "jobs: {fine: {command: [echo, hi]}}\n"
 INSTALLED = metadata.version("rota")
-TEXT = f"(pid 1) is rota 0.0.9, installed here is {INSTALLED}"
+TEXT = f"(pid 1) is rota 0.0.9, installed is {INSTALLED}"
 
 
 @contextmanager

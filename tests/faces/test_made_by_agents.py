@@ -60,7 +60,7 @@ class Acting:
 
 
 def refused(result: Any) -> bool:
-    return result.exit_code == 6 and "is not for agents" in result.stderr
+    return result.exit_code == 6 and "is not allowed for agents" in result.stderr
 
 
 # approve
@@ -69,7 +69,7 @@ def refused(result: Any) -> bool:
 def test_what_waits_is_listed_and_shown_as_attention(made: Project) -> None:
     assert "watch" in made.ok("approve")
     assert made.json("approve")[0]["prompt"] == "Look at CI.\nThen tell."
-    assert "waits for approval, made by user" in made.rota("status").stdout
+    assert "waiting for approval, created by user" in made.rota("status").stdout
     assert "provisional" in made.ok("list")
     assert "rota approve watch" in made.ok("explain", "watch")
 
@@ -89,7 +89,7 @@ def test_an_approval_needs_a_yes_where_nobody_can_be_asked(made: Project) -> Non
     assert "pass --yes" in result.stderr
     assert "is approved; next Mon 16 Nov 09:00" in made.ok("approve", "watch", "--yes")
     assert made.json("show", "watch")["state"] == "idle"
-    assert made.ok("approve") == "no job waits for approval\n"
+    assert made.ok("approve") == "no job is waiting for approval\n"
     again = made.rota("approve", "watch", "--yes")
     assert again.exit_code == 6
     assert "does not wait for approval" in again.stderr
@@ -110,7 +110,7 @@ def test_a_job_that_waits_does_not_start(made: Project) -> None:
     for command in (("trigger", "watch"), ("run", "watch", "--force")):
         result = made.rota(*command)
         assert result.exit_code == 6
-        assert "it is not approved yet" in result.stderr
+        assert "not approved yet" in result.stderr
 
 
 def test_an_export_says_what_nobody_has_approved(made: Project) -> None:
@@ -126,7 +126,7 @@ def test_jobs_are_listed_by_their_maker(made: Project) -> None:
     Tools(made, None).call("schedule_job", name="second", task="Another.", schedule="0 7 * * *")
     assert [job["name"] for job in made.json("list", "--made-by", "agent")] == ["second", "watch"]
     assert [job["name"] for job in made.json("list", "--made-by", "user")] == ["second", "watch"]
-    assert made.ok("list", "--made-by", "agent:reviewer") == "no jobs were made by agent:reviewer\n"
+    assert made.ok("list", "--made-by", "agent:reviewer") == "no jobs of author agent:reviewer\n"
     assert "by user, Sun 15 Nov 12:00" in made.ok("show", "watch")
 
 
@@ -137,14 +137,14 @@ def test_one_command_removes_all_that_agents_made(made: Project) -> None:
     assert made.json("remove", "--made-by", "agent", "--yes") == {"dry_run": False, "removed": ["watch"]}
     assert made.json("show", "watch")["state"] == "retired"
     assert [job["name"] for job in made.json("list")] == ["nightly", "plain", "script"]
-    assert "that maker has no jobs" in made.ok("remove", "--made-by", "agent", "--yes")
+    assert "that author has no jobs" in made.ok("remove", "--made-by", "agent", "--yes")
 
 
 def test_a_job_of_the_file_is_not_removed(made: Project) -> None:
     result = made.rota("remove", "plain", "watch")
     assert result.exit_code == 6
     assert f"is declared in {made.folder}/rota.yaml:" in result.stderr
-    assert "take it out of that file" in result.stderr
+    assert "remove it from that file" in result.stderr
     assert made.json("show", "watch")["state"] == "provisional"
     assert made.rota("remove").exit_code == 2
     assert made.ok("remove", "watch") == "- watch  removed\n"
@@ -179,7 +179,7 @@ def test_queued_runs_of_a_removed_job_are_cancelled_where_that_is_asked(made: Pr
 )
 def test_an_agent_may_look_and_start(acting: Acting, command: tuple[str, ...]) -> None:
     result = acting.inside("nightly", *command)
-    assert "not for agents" not in result.stderr
+    assert "not allowed for agents" not in result.stderr
     assert result.exit_code in (0, 1)
 
 
@@ -423,7 +423,7 @@ def test_an_agent_writes_no_file_through_a_command(acting: Acting, tmp_path: Pat
     precious.write_text("mine")
     result = acting.inside("nightly", *(word.format(file=precious) for word in typed))
     assert refused(result), result.output
-    assert f"`rota {' '.join(word for word in typed if '{' not in word)}` is not for agents" in result.stderr
+    assert f"`rota {' '.join(word for word in typed if '{' not in word)}` is not allowed for agents" in result.stderr
     assert precious.read_text() == "mine"
 
 

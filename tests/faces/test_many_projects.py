@@ -199,7 +199,7 @@ def test_a_simulation_inside_an_included_folder_plays_all_projects_and_shows_its
 
 
 def test_an_audit_inside_an_included_folder_is_of_the_whole_database_and_says_so(home: Home) -> None:
-    whole = f"all projects of {home.folder / 'fleet'} together, of which api is one"
+    whole = f"all projects of {home.folder / 'fleet'}, including api"
     printed = home.ok("code/api", "verify")
     assert whole in printed
     assert "checked 7 jobs" in printed
@@ -211,7 +211,7 @@ def test_an_audit_inside_an_included_folder_is_of_the_whole_database_and_says_so
 
 def test_the_summary_for_programs_inside_an_included_folder_counts_for_the_whole_worker(home: Home) -> None:
     home.ok("code/web", "trigger", "triage")
-    whole = f"all projects of {home.folder / 'fleet'} together, of which api is one"
+    whole = f"all projects of {home.folder / 'fleet'}, including api"
     assert whole in home.rota("code/api", "status", "--poll").stdout
     assert home.json("code/api", "status", "--poll")["queue_counts"]["incoming"] == 1
 

@@ -97,7 +97,7 @@ async def test_a_job_is_made_listed_and_removed_by_a_person_outside_of_a_run(ser
 
 async def test_what_is_wrong_comes_back_as_words_and_the_server_goes_on(served: Project) -> None:
     cases: list[tuple[str, Mapping[str, Any], str]] = [
-        ("schedule_everything", {}, "unknown_tool: there is no tool 'schedule_everything'"),
+        ("schedule_everything", {}, "unknown_tool: unknown tool 'schedule_everything'"),
         ("schedule_job", {"name": "x", "task": "y", "schedule": "0 8 * * *", "cron": "1 * * * *"}, "cron"),
         ("schedule_job", {"name": "x", "task": "y", "schedule": "61 8 * * *"}, "minute '61' is outside 0-59"),
         ("schedule_job", {"name": "x", "task": "y", "schedule": 8}, "schedule"),

@@ -116,8 +116,8 @@ def test_there_and_back_gives_equal_rows(used: Project, address: str) -> None:
 def test_a_database_that_was_moved_says_so(used, address):
     used.ok("migrate", "--to", address)
     needed = [one for one in used.json("status")["attention"] if one["name"] == "database"]
-    assert [one["what"].startswith("was moved to postgresql://") for one in needed] == [True]
-    assert "this database was moved to postgresql://" in used.rota("doctor").stdout
+    assert [one["what"].startswith("was migrated to postgresql://") for one in needed] == [True]
+    assert "this database was migrated to postgresql://" in used.rota("doctor").stdout
 
 
 def test_the_target_works_on(used: Project, address: str) -> None:
@@ -200,7 +200,7 @@ def test_a_half_done_target_takes_no_other_source(used: Project, address: str) -
     used.ok("migrate", "--to", "sqlite:other")
     refused = used.rota("migrate", "--from", "sqlite:other", "--to", address)
     assert refused.exit_code == 6
-    assert "half of a move from" in refused.output
+    assert "half of a migration from" in refused.output
     spoil_postgres(address)
 
 
@@ -243,7 +243,7 @@ def test_a_living_scheduler_on_either_side_is_refused(used: Project, address: st
         connection.execute("UPDATE process SET ended_at = NULL, ending = NULL, lease_until = 9999999999999")
     refused = used.rota("migrate", "--from", address, "--to", "sqlite:back")
     assert refused.exit_code == 6
-    assert "schedulers are at work" in refused.output
+    assert "schedulers are running" in refused.output
 
 
 def test_runs_that_are_under_way_are_refused(used: Project, address: str) -> None:

@@ -133,7 +133,7 @@ def test_a_delivery_is_sent_again_under_its_own_id(told: Project) -> None:
     failed = told.json("deliveries", "--failed")[0]["id"]
     assert "nothing was changed" in told.ok("deliveries", "retry", "--failed", "--dry-run")
     assert told.json("deliveries", "--pending") == []
-    assert "failed of backup:1 to ops: sent again" in told.ok("deliveries", "retry", failed[-8:])
+    assert "failed of backup:1 to ops: queued again" in told.ok("deliveries", "retry", failed[-8:])
     (pending,) = told.json("deliveries", "--pending")
     assert (pending["id"], pending["attempts"]) == (failed, 0)
 
@@ -143,7 +143,7 @@ def test_retrying_names_something(told: Project) -> None:
     result = told.rota("deliveries", "retry", "nothing")
     assert result.exit_code == 2
     assert "no delivery is named 'nothing'" in result.stderr
-    assert "nothing to send again" in told.ok("deliveries", "retry", "--failed")
+    assert "nothing to resend" in told.ok("deliveries", "retry", "--failed")
 
 
 def test_a_target_that_was_switched_off_is_enabled_again(told: Project) -> None:
@@ -189,7 +189,7 @@ def test_check_notes_targets_whose_secrets_are_found_nowhere(project: Project) -
 
     assert untold() == ["notify.ops", "nightly", "notify.me"]
     assert (
-        "notify.me: no notification is sent as long as there is no secret TELEGRAM_BOT_TOKEN; `rota secrets set "
+        "notify.me: no notification is sent without the secret TELEGRAM_BOT_TOKEN; `rota secrets set "
         "TELEGRAM_BOT_TOKEN` stores it, unless the scheduler's own environment has it"
     ) in project.json("check")["notes"]
     assert "TELEGRAM_BOT_TOKEN is missing, and needed by notify.me" in project.rota("doctor").stdout

@@ -31,7 +31,7 @@ def test_a_pause_names_what_still_runs(project: Project) -> None:
     project.applied(TWO)
     project.ok("trigger", "tick")
     project.carry_out([])
-    assert "Running: tick:1, left to finish." in project.ok("pause", "--all", "--reason", "upgrade")
+    assert "Running: tick:1, which may finish." in project.ok("pause", "--all", "--reason", "upgrade")
 
 
 def test_a_pause_in_json_has_a_fixed_shape(project: Project) -> None:
@@ -71,9 +71,9 @@ def test_resume_may_make_up_the_latest_instant(project: Project) -> None:
     project.ok("pause", "tick")
     project.clock.advance(timedelta(minutes=35))
     told = project.ok("resume", "tick", "--catch-up", "once")
-    assert told == "tick  resumed; instants in the pause: 2, SKIPPED paused as tick:1, tick:2 makes up the latest\n"
-    assert "5 min late; `rota resume --catch-up once` made it up after a pause" in project.ok("explain", "tick:2")
-    assert "not asked: the job was paused then" in project.ok("explain", "tick:1")
+    assert told == "tick  resumed; instants in the pause: 2, SKIPPED paused as tick:1, tick:2 catches up the latest\n"
+    assert "5 min late; `rota resume --catch-up once` ran it after a pause" in project.ok("explain", "tick:2")
+    assert "not checked: the job was paused" in project.ok("explain", "tick:1")
     assert "clean" in project.ok("verify")
 
 
@@ -94,7 +94,7 @@ def test_a_pause_that_ends_in_the_past_is_refused(project: Project) -> None:
     project.applied(TWO)
     refused = project.rota("pause", "tick", "--until", "2026-11-15T11:00")
     assert refused.exit_code == 2
-    assert "is over already" in refused.stderr
+    assert "is in the past" in refused.stderr
 
 
 def test_a_pause_is_shown_by_status_list_show_explain_and_next(project: Project) -> None:
@@ -106,7 +106,7 @@ def test_a_pause_is_shown_by_status_list_show_explain_and_next(project: Project)
     assert "the job is paused since Sun 15 Nov 12:00 until Sun 15 Nov 13:30" in project.ok("explain", "tick")
     coming = project.ok("next", "tick", "-n", "1")
     assert coming.startswith("tick  Sun 15 Nov 13:40:00 UTC")
-    assert "fires inside a pause are left out; paused: 1 job: tick until 13:30 (moving house)" in coming
+    assert "fires during a pause are omitted; paused: 1 job: tick until 13:30 (moving house)" in coming
 
 
 def test_a_pause_without_an_end_has_no_coming_fires(project: Project) -> None:
@@ -158,7 +158,7 @@ def test_a_pause_because_of_crashes_says_how_to_go_on(project: Project) -> None:
     store.write(partial(pause_everything, until=None, reason=REASON, now=project.clock.now()))
     store.close()
     told = project.rota("status").stdout
-    assert "everything (crash_loop): nothing fires or starts; the scheduler crashed again and again" in told
+    assert "everything (crash_loop): nothing fires or starts; the scheduler crashed repeatedly" in told
 
 
 def test_a_resume_after_the_stored_end_ends_the_pause_there(project: Project) -> None:

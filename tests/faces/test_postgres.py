@@ -74,7 +74,7 @@ def test_doctor_says_which_machines_serve(shared: Project, address: str) -> None
 
 def test_doctor_says_that_it_cannot_know_who_serves(project: Project) -> None:
     project.write(f"store: postgresql://nobody@127.0.0.1:1/none\n{JOBS}")
-    assert schedulers(project) == ["none runs in this folder; whether other machines serve cannot be told"]
+    assert schedulers(project) == ["none is running in this folder; other machines are unknown"]
 
 
 def schedulers(project: Project) -> list[str]:
@@ -111,7 +111,7 @@ def test_doctor_looks_at_the_server(shared: Project) -> None:
 
 
 def test_a_password_that_is_written_out_is_refused_and_not_repeated(project: Project) -> None:
-    """R-27: secrets are named, never written into the file."""
+    """R-27: name secrets, do not write them into the file."""
     project.write(f"store: postgresql://rota:geheim@db/rota\n{JOBS}")
     result = project.rota("check")
     assert result.exit_code == 65
@@ -132,11 +132,11 @@ def test_the_password_may_be_a_secret(project: Project, address: str, monkeypatc
 @pytest.mark.parametrize("store", ["mysql://db/rota", "rota.db", "redis://db"])
 def test_a_store_that_rota_does_not_know_is_told(project: Project, store: str) -> None:
     project.write(f"store: {store}\n{JOBS}")
-    assert "is no store that rota knows" in project.rota("check").output
+    assert "is not a store that rota supports" in project.rota("check").output
     project.write(JOBS)
     result = project.rota("list", environ={"ROTA_STORE": store})
     assert result.exit_code == 2
-    assert "is no store that rota knows" in result.output
+    assert "is not a store that rota supports" in result.output
 
 
 def test_nothing_applied_is_told_as_with_sqlite(shared: Project, address: str) -> None:

@@ -134,7 +134,7 @@ def test_a_dry_run_of_a_move_changes_nothing(queued: Project) -> None:
 def test_a_move_needs_exactly_one_place_to_go_to(queued: Project, where: list[str]) -> None:
     result = queued.rota("move", "crawl:3", *where)
     assert result.exit_code == 2
-    assert "say where to" in result.stderr
+    assert "give one of --first" in result.stderr
 
 
 def test_with_aging_a_move_is_refused_with_the_way_out_r_03(queued: Project) -> None:
@@ -183,10 +183,10 @@ def test_each_line_of_a_file_becomes_a_run(queued: Project) -> None:
     ("text", "message"),
     [
         ('{"page": 1}\n{"page": ', "line 2 is no JSON"),
-        ('{"page": 1}\n\n[1]', "line 3 is no JSON object"),
+        ('{"page": 1}\n\n[1]', "line 3 is not a JSON object"),
         ('{"page": 1}\n{"size": 2}', "line 2: job 'crawl' has no param 'size'"),
-        ('{"page": NaN}', "line 1 is no JSON: NaN is no number"),
-        ("\n\n", "no runs of 'crawl' are asked for"),
+        ('{"page": NaN}', "line 1 is not JSON: NaN is no number"),
+        ("\n\n", "no runs of 'crawl' were requested"),
     ],
 )
 def test_a_wrong_line_is_named_and_no_run_is_made(queued: Project, text: str, message: str) -> None:

@@ -56,7 +56,7 @@ def test_the_pool_is_named_with_its_use_and_who_draws_on_it(rendering: Project) 
         rendering.ok("trigger", name)
     assert told(seen(rendering, beat())) == [
         ("train:1", Held.POOL, "pool gpu: 2 of 3 used by render:1"),
-        ("small:1", Held.POOL, "pool gpu is kept for a run before it"),
+        ("small:1", Held.POOL, "pool gpu is reserved for a run before it"),
         ("plain:1", None, "starts next"),
     ]
 
@@ -73,7 +73,7 @@ def test_a_run_that_never_fits_is_told_what_to_do(rendering: Project) -> None:
     assert told(seen(rendering, beat()))[0] == (
         "train:1",
         Held.POOL,
-        "pool gpu holds 2, the run draws 3: raise its capacity",
+        "pool gpu holds 2, the run needs 3: raise its capacity",
     )
 
 

@@ -38,7 +38,7 @@ def transforms(project: Project) -> Project:
 
 def test_a_failed_run_is_run_again_as_a_new_one_that_points_at_it(loads: Project) -> None:
     said = loads.ok("retry", "load:1")
-    assert "load:1  queued again as load:2" in said
+    assert "load:1  retried as load:2" in said
     old, new = loads.json("show", "load:1"), loads.json("show", "load:2")
     assert (old["status"], new["status"], new["trigger"], new["attempt"]) == ("FAILED", "QUEUED", "manual", 1)
     assert (new["retry_of"], new["chain"]) == (old["id"], ["load:2"])
@@ -60,7 +60,7 @@ def test_several_runs_are_run_again_and_one_that_cannot_be_does_not_keep_the_oth
     project.carry_out([COMPLETED])
     found = project.rota("retry", "many:1", "load:1")
     assert found.exit_code == 6
-    assert "queued again as load:2" in found.stdout
+    assert "retried as load:2" in found.stdout
     assert "many:1 is COMPLETED" in found.stderr
     assert "rota retry many:1 --again" in found.stderr
 
@@ -69,20 +69,20 @@ def test_a_completed_run_needs_again(project: Project) -> None:
     project.applied(JOBS).ok("trigger", "load")
     project.carry_out([COMPLETED])
     assert project.rota("retry", "load").exit_code == 6
-    assert "queued again as load:2" in project.ok("retry", "load", "--again")
+    assert "retried as load:2" in project.ok("retry", "load", "--again")
 
 
 def test_a_cancelled_run_can_be_run_again(project: Project) -> None:
     project.applied(JOBS).ok("trigger", "load")
     project.ok("cancel", "load:1")
-    assert "queued again as load:2" in project.ok("retry", "load:1")
+    assert "retried as load:2" in project.ok("retry", "load:1")
 
 
 def test_a_skipped_run_can_be_run_again(project: Project) -> None:
     project.applied("jobs:\n  tick: {command: [tick], cron: '0 * * * *'}\n").ok("pause", "tick")
     project.clock.advance(timedelta(hours=3))
     project.ok("resume", "tick")
-    assert "tick:1 (the first of 3 instants)  queued again as tick:2" in project.ok("retry", "tick:1")
+    assert "tick:1 (the first of 3 instants)  retried as tick:2" in project.ok("retry", "tick:1")
 
 
 def test_a_run_that_is_not_finished_is_refused(project: Project) -> None:
@@ -92,7 +92,7 @@ def test_a_run_that_is_not_finished_is_refused(project: Project) -> None:
 
 
 def test_r_31_a_run_whose_automatic_retry_waits_for_its_backoff_is_run_again_in_its_place(transforms: Project) -> None:
-    assert "transform:1  queued again as transform:3" in transforms.ok("retry", "transform:1")
+    assert "transform:1  retried as transform:3" in transforms.ok("retry", "transform:1")
     replaced = transforms.json("show", "transform:2")
     assert (replaced["status"], replaced["reason"]) == ("CANCELLED", "replaced")
     assert "transform:3 was started by hand and takes its place" in transforms.ok("show", "transform:2")
@@ -112,7 +112,7 @@ def test_r_31_rota_run_makes_one_attempt_and_can_be_repeated_at_once(project: Pr
 
 def test_r_31_a_dry_run_says_which_retry_would_be_replaced_and_how_often_it_is_tried(transforms: Project) -> None:
     said = transforms.ok("run", "transform", "--param", "day=7", "--dry-run")
-    assert "takes the place of the retry transform:2" in said
+    assert "replaces the retry transform:2" in said
     assert "retry        none: `rota run` makes one attempt" in said
     assert "retry        3 attempts" in transforms.ok("run", "transform", "--dry-run", "--retry")
     assert transforms.json("show", "transform:2")["status"] == "QUEUED"
@@ -128,7 +128,7 @@ def test_overlap_applies_to_a_retry_by_hand(loads: Project) -> None:
     loads.ok("trigger", "load")
     found = loads.rota("retry", "load:1")
     assert (found.exit_code, "load:2 is not finished" in found.stderr) == (6, True)
-    assert "queued again as load:3" in loads.ok("retry", "load:1", "--force")
+    assert "retried as load:3" in loads.ok("retry", "load:1", "--force")
 
 
 def test_a_disabled_job_is_not_run_again(loads: Project) -> None:
@@ -142,7 +142,7 @@ def test_a_param_that_the_job_does_not_have_is_refused(loads: Project) -> None:
 
 def test_a_dry_run_stores_nothing(loads: Project) -> None:
     said = loads.ok("retry", "load:1", "--dry-run")
-    assert "load:1  would be run again" in said
+    assert "load:1  would be retried" in said
     assert "nothing was changed" in said
     assert [run["run"] for run in loads.json("history", "load")] == ["load:1"]
 
@@ -223,7 +223,7 @@ def test_explain_tells_what_a_failure_led_to(transforms: Project) -> None:
     assert "retried as transform:2 at 12:00:22" in transforms.ok("explain", "transform:1")
     said = transforms.ok("explain", "transform:2")
     assert "attempt 2 of 3, 20 s after transform:1 FAILED exit_code" in said
-    assert "for its backoff, tried again at 12:00:22 (in 20 s)" in said
+    assert "for its backoff, retried at 12:00:22 (in 20 s)" in said
 
 
 def test_explain_tells_why_a_failure_is_not_retried(loads: Project) -> None:

@@ -55,7 +55,10 @@ def test_older_runs_are_left_out(filled: Project, since: str, runs: int) -> None
 
 def test_a_search_that_ends_early_says_so(filled: Project) -> None:
     found = filled.json("logs", "--grep", "locked", "--limit", "1")
-    assert (len(found["matches"]), found["stopped"]) == (1, "stopped after 1 line: narrow it with --since or a job")
+    assert (len(found["matches"]), found["stopped"]) == (
+        1,
+        "stopped after 1 line: narrow the search with --since or a job",
+    )
 
 
 def test_nothing_found_is_told(filled: Project) -> None:

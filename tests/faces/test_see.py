@@ -148,7 +148,7 @@ def test_history_tells_counted_instants_in_one_row(project: Project) -> None:
     assert "○" in project.ok("list")
     told = project.ok("explain", "tick")
     assert "12 instants from 12:05:00 to 13:00:00" in told
-    assert "`misfire: skip` does not make it up" in told
+    assert "`misfire: skip` does not run it" in told
 
 
 def test_show_a_job_and_a_run(seen: Project) -> None:

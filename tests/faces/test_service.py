@@ -123,7 +123,7 @@ def test_remove_stops_it_and_takes_the_unit_away(tmp_path: Path) -> None:
 
 def test_what_is_not_installed_cannot_be_removed(tmp_path: Path) -> None:
     managed = Managed(tmp_path)
-    with pytest.raises(ServiceUnavailable, match="is not there"):
+    with pytest.raises(ServiceUnavailable, match="does not exist"):
         managed.service.remove()
     assert managed.asked() == []
 

@@ -152,7 +152,7 @@ def test_run_says_that_a_failure_is_tried_again_and_retry_follows_a_run(server: 
     failed = server.rota("run", "twice", "--retry")
     assert failed.returncode == 1
     assert "twice:2  retrying, attempt 2 of 2 at " in failed.stdout
-    assert failed.stdout.endswith("give that up with: rota cancel twice:2\n")
+    assert failed.stdout.endswith("to cancel the retry: rota cancel twice:2\n")
     server.rota("cancel", "twice:2")
     again = server.rota("retry", "twice:1", "--follow")
     assert (again.returncode, "twice:3  FAILED exit_code" in again.stdout) == (1, True)
@@ -194,7 +194,7 @@ def test_a_second_serve_names_the_first_one_s_pid(server: Server) -> None:
     server.until("next")
     second = server.apart("serve")
     assert second.returncode == 73
-    assert f"process {server.process.pid} serves" in second.stderr
+    assert f"process {server.process.pid} already serves" in second.stderr
     assert second.stdout == ""
 
 

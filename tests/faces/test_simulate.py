@@ -62,7 +62,7 @@ def test_it_works_before_the_first_apply_and_leaves_nothing(project: Project) ->
     project.write(FILE)
     told = project.ok("simulate", "--days", "2")
     assert "2 days, Sun 15 Nov 13:00 to Tue 17 Nov 13:00 (Europe/Madrid): 49 fires, 49 runs" in told
-    assert "nothing is applied yet: the file alone is played" in told
+    assert "nothing is applied yet: simulated the file alone" in told
     assert "never due: manual" in told
     assert not project.state.exists()
 
@@ -84,7 +84,7 @@ def test_durations_come_from_the_last_runs(project: Project) -> None:
     takes = {job["name"]: (job["takes_seconds"], job["takes_known"]) for job in found["jobs"]}
     assert takes["hourly"] == (1200.0, "history")
     assert takes["nightly"] == (1.0, "assumed")
-    assert any("nightly takes 1 s: none was seen yet" in text for text in found["assumptions"])
+    assert any("nightly takes 1 s: no run to measure yet" in text for text in found["assumptions"])
 
 
 def test_a_given_duration_wins_and_shows_in_the_saturation_of_the_pool(project: Project) -> None:
@@ -99,7 +99,7 @@ def test_a_changed_file_is_told_and_can_be_played_before_it_is_applied(project: 
     project.applied(FILE)
     project.write(FILE.replace("0 * * * *", "*/30 * * * *"))
     told = project.json("simulate")
-    assert told["notes"] == ["rota.yaml has changes that are not applied; --unapplied plays them"]
+    assert told["notes"] == ["rota.yaml has changes that are not applied; --unapplied simulates them"]
     assert told["totals"]["fires"] == 24
     assert project.json("simulate", "--unapplied")["totals"]["fires"] == 48
     assert project.json("simulate")["totals"]["fires"] == 24
@@ -149,13 +149,13 @@ def test_the_timeline_is_written_where_it_was_asked_for(project: Project) -> Non
     [
         (["--days", "0"], "days"),
         (["--days", "367"], "days"),
-        (["--activity", "09:00-17:00", "--modes", "active=1h"], "do not go together"),
-        (["--activity", "morning"], "is no window"),
+        (["--activity", "09:00-17:00", "--modes", "active=1h"], "cannot be combined"),
+        (["--activity", "morning"], "is not a window"),
         (["--modes", "busy=1h"], "names no modes"),
         (["--duration", "3m"], "names no job"),
         (["--duration", "nothing=3m"], "no job is named 'nothing'"),
-        (["--fail", "hourly=lots"], "is no percentage"),
-        (["--against", "often"], "is no tick"),
+        (["--fail", "hourly=lots"], "is not a percentage"),
+        (["--against", "often"], "is not a tick"),
     ],
 )
 def test_what_cannot_be_played_is_refused(project: Project, arguments: list[str], told: str) -> None:

@@ -59,7 +59,7 @@ def test_people_get_the_same_in_a_few_lines(polled: Project) -> None:
     assert lines[2].endswith("not registered: claimed 0 · done 1 · failed 1 · skipped 0 · cancelled 0")
     assert lines[3:5] == ["          the worker that you named is not registered", "mode      active"]
     assert lines[5].startswith("next due  13:00:00")
-    assert lines[6] == "ask again in 15 s"
+    assert lines[6] == "poll again in 15 s"
 
 
 @pytest.mark.parametrize("arguments", [("--poll", "--strict"), ("--poll", "--loops"), ("--worker", "here")])

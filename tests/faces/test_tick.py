@@ -139,7 +139,7 @@ def test_no_backup_is_put_in_the_place_of_a_state_that_a_tick_uses(due: Project,
     lock = take_process_lock(due.state)
     refused = due.rota("restore", str(archive), "--force")
     lock.release()
-    assert (refused.exit_code, "a tick still carries runs" in refused.stderr) == (74, True)
+    assert (refused.exit_code, "a tick still has runs" in refused.stderr) == (74, True)
     due.ok("restore", str(archive), "--force")
 
 
@@ -154,8 +154,8 @@ def served(due: Project) -> Iterator[Project]:
 
 
 def test_while_a_scheduler_serves_a_tick_says_so_and_is_content(served: Project) -> None:
-    assert served.ok("tick") == "process 4121 serves this project; a tick has nothing to do\n"
-    assert "would leave all of this to it" in served.ok("tick", "--dry-run")
+    assert served.ok("tick") == "process 4121 serves this project; the tick did nothing\n"
+    assert "a tick would do nothing" in served.ok("tick", "--dry-run")
     assert served.json("history") == []
 
 
@@ -169,7 +169,7 @@ def test_status_tells_of_ticks_instead_of_a_dead_scheduler(project: Project) -> 
     project.clock.advance(timedelta(seconds=22))
     late = project.rota("status")
     assert late.exit_code == 1
-    assert "no tick comes any more: last 30 s ago" in late.stdout
+    assert "ticks have stopped: last 30 s ago" in late.stdout
 
 
 def test_where_ticks_come_a_queued_run_is_not_alone(project: Project) -> None:

@@ -106,7 +106,7 @@ def test_every_tool_has_a_text_and_a_schema_that_knows_its_keys(tools: Tools, na
     assert len(tool.description) > 60
     assert tool.input_schema["additionalProperties"] is False
     assert all(one["description"] for one in tool.input_schema["properties"].values())
-    assert "there is no argument 'nonsense'" in tools.refusal(name, nonsense=1)
+    assert "unknown argument 'nonsense'" in tools.refusal(name, nonsense=1)
 
 
 @pytest.mark.parametrize("tool", tools_of(lambda _name, _arguments: {}), ids=lambda tool: tool.name)
@@ -155,7 +155,7 @@ def test_what_is_accepted_is_what_the_schema_says(tools: Tools) -> None:
 def test_every_mistake_is_told_with_the_nearest_name(tools: Tools) -> None:
     told = tools.refusal("schedule_job", nam="x", task=7, interval_seconds="300")
     assert told.startswith("tool_arguments: ")
-    for part in ("there is no argument 'nam'; did you mean 'name'?", "name is needed", "task: ", "interval_seconds: "):
+    for part in ("unknown argument 'nam'; did you mean 'name'?", "name is required", "task: ", "interval_seconds: "):
         assert part in told
 
 
@@ -181,7 +181,7 @@ def test_exactly_one_way_of_times_is_given(tools: Tools, times: dict[str, Any]) 
         ({"timezone": "Europe/Berlim"}, "Europe/Berlin"),
         ({"name": "two words"}, "cannot be a job's name"),
         ({"name": "../../etc"}, "cannot be a job's name"),
-        ({"name": "rota/poll"}, "rota's own"),
+        ({"name": "rota/poll"}, "are reserved"),
         ({"name": "prüfung"}, "cannot be a job's name"),
         ({"provider": "nobody"}, 'there is no agent "nobody"'),
         ({"task": "say {{ params.x }}"}, "double braces"),
@@ -405,8 +405,8 @@ def test_the_jobs_of_another_maker_are_seen_and_not_changed(tools: Tools) -> Non
     Tools(tools.project, Author("user-42")).call("schedule_job", **DAILY)
     (seen,) = tools.call("list_jobs", label="")["jobs"][:1]
     assert (seen["name"], seen["made_by"], seen["yours"]) == ("watch", "user-42", False)
-    assert "was made by user-42" in tools.refusal("unschedule_job", name="watch")
-    assert "was made by user-42" in tools.refusal("schedule_job", **{**DAILY, "task": "mine"})
+    assert "was created by user-42" in tools.refusal("unschedule_job", name="watch")
+    assert "was created by user-42" in tools.refusal("schedule_job", **{**DAILY, "task": "mine"})
 
 
 def test_a_list_is_bounded_and_says_so(tools: Tools) -> None:
@@ -492,13 +492,13 @@ def test_a_job_that_waits_for_approval_tells_when_it_would_start(tools: Tools) -
     made = tools.call("schedule_job", **DAILY)
     assert (made["job"]["state"], made["job"]["next_fires"]) == ("provisional", [])
     assert len(made["next_fires_if_approved"]) == 5
-    assert "tell them" in made["waits_for_approval"]
+    assert "inform them" in made["waits_for_approval"]
 
 
 def test_a_refusal_names_tools_and_no_commands(tools: Tools) -> None:
     tools.call("schedule_job", **{**DAILY, "enabled": False})
     told = {
-        tools.refusal("get_run", run="watch:9"): "list_jobs tells each last_run",
+        tools.refusal("get_run", run="watch:9"): "list_jobs shows each last_run",
         tools.refusal("trigger_job", name="wath"): "did you mean 'watch'? find it with list_jobs or search_jobs",
         tools.refusal("trigger_job", name="watch"): "schedule_job with its name and enabled=true",
     }
@@ -573,7 +573,7 @@ def test_a_job_that_was_made_runs_when_it_is_due(tools: Tools) -> None:
 def test_a_chat_that_is_named_is_told_after_each_run(tools: Tools) -> None:
     """Document 004: `notify_telegram_chat_id`; the bot's token is a secret of the project."""
     told = tools.call("schedule_job", **DAILY, notify_telegram_chat_id=-100123)
-    assert any("there is no secret TELEGRAM_BOT_TOKEN" in note for note in told["notes"])
+    assert any("without the secret TELEGRAM_BOT_TOKEN" in note for note in told["notes"])
     written = tools.project.ok("export", "watch")
     assert 'telegram: "-100123"' in written or "telegram: -100123" in written
     assert "[completed, failed, cancelled]" in written

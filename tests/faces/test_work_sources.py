@@ -41,7 +41,7 @@ def test_a_dry_run_without_work_says_that_it_would_be_skipped(project: Project) 
 def test_a_dry_run_tells_a_source_that_cannot_be_asked(project: Project) -> None:
     project.applied(FILE.format(source="{directory: inbox}"))
     told = project.ok("run", "fix", "--dry-run")
-    assert "could not be asked" in line(told, "work")
+    assert "did not answer" in line(told, "work")
     assert line(told, "but") == "it would be SKIPPED source_error"
 
 

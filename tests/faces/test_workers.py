@@ -44,8 +44,8 @@ def test_a_project_that_never_ran_has_no_worker(project: Project) -> None:
 
 
 def test_a_worker_is_drained_and_resumed_by_name(worked: Project) -> None:
-    assert worked.ok("workers", "drain", "here") == "here finishes what it has and takes no more\n"
-    assert worked.ok("workers", "drain", "here") == "here takes no more already\n"
+    assert worked.ok("workers", "drain", "here") == "here finishes its runs and claims no more\n"
+    assert worked.ok("workers", "drain", "here") == "here is already draining\n"
     assert worked.json("workers", "resume", "here") == {
         "worker": "here",
         "draining": False,
@@ -57,9 +57,9 @@ def test_a_worker_is_drained_and_resumed_by_name(worked: Project) -> None:
 def test_a_dry_run_of_a_drain_changes_nothing(worked: Project) -> None:
     told = worked.json("workers", "drain", "here", "--dry-run")
     assert told == {"worker": "here", "draining": True, "changed": True, "dry_run": True}
-    assert "here would finish what it has and take no more" in worked.ok("workers", "drain", "here", "--dry-run")
+    assert "here would finish its runs and claim no more" in worked.ok("workers", "drain", "here", "--dry-run")
     assert worked.json("workers", "drain", "here")["changed"]
-    assert "here would take runs again" in worked.ok("workers", "resume", "here", "--dry-run")
+    assert "here would claim runs again" in worked.ok("workers", "resume", "here", "--dry-run")
 
 
 def test_a_worker_that_nobody_knows_is_refused(worked: Project) -> None:

@@ -164,7 +164,7 @@ def test_a_mistake_in_the_decorator_is_told_at_once_and_changes_nothing(fleet: r
     with pytest.raises(JobProblems, match=r'agents\.helper\.max_concurent: unknown key; did you mean "max_concurrent"'):
         fleet.agent("helper", max_concurent=2)(lambda _task: rota.AgentResult())
     fleet.agent("helper", max_concurrent=2)(lambda _task: rota.AgentResult())
-    with pytest.raises(JobProblems, match=r"jobs\.limited\.max_turns: the function cannot keep it"):
+    with pytest.raises(JobProblems, match=r"jobs\.limited\.max_turns: the function cannot enforce it"):
         fleet.add_job("limited", agent="helper", prompt="look", max_turns=3)
 
 

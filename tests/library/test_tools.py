@@ -35,7 +35,7 @@ def test_a_framework_makes_jobs_for_its_users_within_the_policy(fleet: rota.Sche
         assert (answer["result"], answer["job"]["made_by"]) == ("created", "user-42")
         assert fleet.next_fires("digest", 1)[0].hour == 18
         assert tool(theirs, "list_jobs").call({"mine": True})["jobs"] == []
-        with pytest.raises(rota.RotaError, match="was made by user-42"):
+        with pytest.raises(rota.RotaError, match="was created by user-42"):
             tool(theirs, "unschedule_job").call(name="digest")
         with pytest.raises(PolicyRefused, match="at least 5 min"):
             tool(mine, "schedule_job").call(name="fast", task="x", interval_seconds=60)
@@ -85,7 +85,7 @@ def test_what_was_made_outlives_the_code_that_made_it(store: Path, fleet: rota.S
 
 def test_a_job_of_the_code_is_not_touched(fleet: rota.Scheduler) -> None:
     fleet.add_job("own", agent="writer", prompt="mine", cron="0 1 * * *")
-    with fleet, pytest.raises(rota.RotaError, match="was not made with the tools"):
+    with fleet, pytest.raises(rota.RotaError, match="was not created with the tools"):
         tool(rota.tools(fleet), "schedule_job").call(name="own", task="theirs", schedule="0 18 * * *")
 
 

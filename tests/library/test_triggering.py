@@ -68,7 +68,7 @@ def test_a_job_that_runs_is_skipped_by_its_overlap_policy_unless_forced(schedule
     assert (second.success, second.skipped, second.skip_reason) == (False, True, "overlap")
     assert second.error == (
         "held was not started: held:1 is not finished and the job says `overlap: forbid`; "
-        "wait for it, or pass overlap with `force=True`"
+        "wait for it, or ignore overlap with `force=True`"
     )
     with pytest.raises(rota.SchedulerError, match="no run to wait for: held was not started"):
         scheduler.sync.wait(second)

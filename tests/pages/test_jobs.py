@@ -49,7 +49,7 @@ def test_a_search_without_a_match_says_so_and_leads_back(site: Site) -> None:
 
 
 def test_a_state_that_does_not_exist_is_told_on_a_page(site: Site) -> None:
-    assert "jobs have no state 'red'" in site.get("/ui/jobs?state=red", status=422).words.lower()
+    assert "no job state is named 'red'" in site.get("/ui/jobs?state=red", status=422).words.lower()
 
 
 def test_the_last_outcomes_are_ticks_that_a_screen_reader_can_say(site: Site) -> None:

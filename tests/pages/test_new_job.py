@@ -33,7 +33,7 @@ def test_a_check_tells_the_reading_the_fires_and_the_lines_and_stores_nothing(si
     ("wrong", "field", "words"),
     [
         ({"name": "a b"}, "name", "cannot be a job's name"),
-        ({"name": "hello"}, "name", "there is a job 'hello' already"),
+        ({"name": "hello"}, "name", "a job 'hello' already exists"),
         ({"work": ""}, "work", "has no work"),
         ({"schedule": "0 8 * *"}, "schedule", "has 4 fields, not five"),
         ({"timeout": "5x"}, "timeout", "has the unit 'x'"),
@@ -75,7 +75,7 @@ def test_a_job_that_was_made_here_is_changed_here(site: Site) -> None:
 
 
 def test_a_job_of_a_file_is_copied_not_changed(site: Site) -> None:
-    assert "was not made here" in site.get("/ui/new?change=hello", status=422).words
+    assert "was not created here" in site.get("/ui/new?change=hello", status=422).words
     form = site.get("/ui/new?like=hello")
     assert form.all("input", name="name")[0]["value"] == "hello-2"
     assert form.all("input", name="labels")[0]["value"] == "greeting"

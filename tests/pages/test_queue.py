@@ -94,13 +94,13 @@ def test_an_edit_that_changes_nothing_says_so(queued: Site) -> None:
 
 
 def test_a_priority_that_is_no_number_is_refused(queued: Site) -> None:
-    assert "'high' is no priority" in queued.post("/ui/queue/hello:2/edit", priority="high").words
+    assert "'high' is not a priority" in queued.post("/ui/queue/hello:2/edit", priority="high").words
 
 
 def test_a_run_that_has_started_is_not_edited(queued: Site) -> None:
     """INV-001."""
     queued.project.begin()
-    assert "is not in the queue any more" in queued.get("/ui/queue/hello:1", status=422).words
+    assert "is no longer in the queue" in queued.get("/ui/queue/hello:1", status=422).words
     queued.post("/ui/queue/hello:1/edit", **{"param.who": "me"})
     assert show_run(queued.store, "hello:1").run.params["who"] == "world"
 

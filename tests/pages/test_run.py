@@ -84,7 +84,7 @@ def test_denied_tools_are_told(site: Site) -> None:
 def test_a_finished_run_is_run_again(site: Site) -> None:
     play(site, "other", BROKEN)
     page = site.post("/ui/runs/other:1/retry")
-    assert "other:2 runs other:1 again" in page.words
+    assert "other:2 retries other:1" in page.words
     assert show_run(site.store, "other:2").run.status is Status.QUEUED
 
 

@@ -79,7 +79,7 @@ def test_runs_are_found_by_what_they_are_and_say(ran: Site, query: str, found: l
         ("trigger=wrong", "no trigger is named 'wrong'"),
         ("since=wrong", "'wrong'"),
         ("job=nobody", "no job is named 'nobody'"),
-        ("cursor=x", "that is no cursor"),
+        ("cursor=x", "the cursor is not valid"),
     ],
 )
 def test_a_filter_that_means_nothing_is_told_on_the_page(ran: Site, query: str, told: str) -> None:

@@ -264,7 +264,7 @@ def test_r19_what_a_failed_function_used_is_told_and_there_is_no_client_to_count
     outcome = run(project, python, "thirsty")
 
     assert outcome.usage == Usage(tokens_in=110, usd=250_000, model="sonnet")
-    assert "ValueError: ctx.http is there only for functions inside the scheduler's process" in outcome.error
+    assert "ValueError: ctx.http is available only to functions inside the scheduler" in outcome.error
 
 
 def test_a_state_that_is_not_json_fails_the_run(project, python):

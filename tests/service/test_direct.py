@@ -194,7 +194,7 @@ def test_waiting_callers_are_told_when_the_scheduler_stops(served: Project) -> N
     told = served.folder / "stop.txt"
     stopping = served.start("stop", "--when-idle", log=told)
     code, printed = waiting.ends()
-    assert (code, "the scheduler stopped before it began" in printed) == (69, True)
+    assert (code, "the scheduler stopped before it started" in printed) == (69, True)
     open_gate(served)
     assert current.ends()[0] == 0
     assert ended(served.servers[0]) == 0

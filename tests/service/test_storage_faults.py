@@ -287,7 +287,7 @@ def test_a_state_folder_that_cannot_be_made_is_refused_with_path_and_remedy(proj
     for command in ("apply", "tick", "serve"):
         refused = project.rota(command, check=False, apart=True)
         assert refused.returncode == 77, refused.stderr
-        assert f"cannot make the state folder {disk.folder / 'state'}" in refused.stderr
+        assert f"cannot create the state folder {disk.folder / 'state'}" in refused.stderr
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_an_agent_that_outlives_its_killed_scheduler_is_reported_by_the_next(pro
         project.until_told("fix", [("COMPLETED", None)])
         until(lambda: server.issues[212].labels == ["agent-done"], what="the report")
         until(lambda: len(server.comments) == 1, what="the claim to end")
-        assert "`fix:1` has finished this." in server.comments[0].body
+        assert "`fix:1` finished this." in server.comments[0].body
         project.rota("verify")
         project.rota("stop")
         assert ended(second) == 0

@@ -500,7 +500,7 @@ class World:
         self.session = None
 
     async def _calm(self) -> None:
-        """Let everything that is under way come to rest: nothing but us is ready to run."""
+        """Let everything that is in progress come to rest: nothing but us is ready to run."""
         ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
         while True:
             await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop, no time

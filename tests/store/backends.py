@@ -59,7 +59,7 @@ def postgres(_: Path) -> Backend:
             )
         ]
 
-    # What is no JSON is refused as such, before its check is asked.
+    # What is not JSON is refused as such, before its check is asked.
     return Backend(store, sql, columns, (psycopg.IntegrityError, psycopg.errors.InvalidTextRepresentation))
 
 

@@ -73,7 +73,7 @@ HOT = {
     "prune_surplus": "run_pruning",
 }
 SMALL = ("lane", "json_each", "direct_hold", "direct_wait", "abandoned", "worker")
-"""What may be read whole: one row a set of pools, one row a value of a filter, one row a direct call under way,
+"""What may be read whole: one row a set of pools, one row a value of a filter, one row a direct call in progress,
 one row a thread that outlived its run, one row a worker."""
 
 

@@ -505,7 +505,7 @@ def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not
     def told(after: int) -> list[audit.Change]:
         return store.read(lambda db: audit.changes_after(db, after, limit=9))
 
-    # A transaction under way, whosever it is, holds back what came after it.
+    # A transaction in progress, whosever it is, holds back what came after it.
     until(lambda: added[2] in [change.subject for change in told(0)], what="the births to be told")
     known = told(0)[-1].seq
     taken = [runs.ClaimedSlot(run_id, "", slot, started=True) for slot, run_id in enumerate(added[:2])]

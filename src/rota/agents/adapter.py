@@ -230,9 +230,9 @@ def succeeded(result: AgentResult, *, worked: bool = False) -> AgentResult:
     if result.summary.strip() or worked:
         return result
     if result.denied_tools:
-        text = f"it did nothing: {', '.join(result.denied_tools)} denied, and no answer came"
+        text = f"the agent did nothing: {', '.join(result.denied_tools)} denied, and no answer"
         return replace(result, problem=AgentProblem.DENIED, error=text)
-    text = "it did nothing: no answer came and no tool was used"
+    text = "the agent did nothing: no answer, and no tool used"
     return replace(result, problem=AgentProblem.AGENT_ERROR, error=text)
 
 

@@ -171,7 +171,7 @@ def _with_error(
 def tell(event: adapter.Event) -> Iterator[str]:
     """Yield text, tool uses and failures."""
     if event.get("subtype") == "api_retry":
-        yield adapter.say_failure(f"the provider is asked again: {adapter.text_at(event, 'error') or 'no answer'}")
+        yield adapter.say_failure(f"retrying the provider: {adapter.text_at(event, 'error') or 'no answer'}")
     if event.get("type") == "result" and event.get("is_error"):
         yield adapter.say_failure(adapter.text_at(event, "result") or adapter.text_at(event, "subtype"))
     for block in adapter.items_at(event, "message.content"):

@@ -53,11 +53,11 @@ def _argv(options: Mapping[str, Any]) -> Iterator[str]:
         yield "argv: needs a list that begins with a program"
         return
     if not all(_is_word(item) or _is_words(item) for item in argv):
-        yield "argv: holds texts, and lists of texts that go when a place in them has no value"
+        yield "argv: takes texts, and lists of texts that are left out if a placeholder in them has no value"
     for name in sorted(placeholders(argv) - set(PLACES)):
-        yield f"argv: {{{name}}} is no place; there are {', '.join(PLACES)}"
+        yield f"argv: {{{name}}} is not a placeholder; use one of {', '.join(PLACES)}"
     if options.get("prompt") == "stdin" and "prompt" in placeholders(argv):
-        yield "argv: has a place for the prompt, which goes to stdin"
+        yield "argv: has a placeholder for the prompt, which is sent to stdin"
     for key in ("version", "login"):
         if key in options and not _is_words(options[key]):
             yield f"{key}: needs a list of texts"
@@ -86,7 +86,7 @@ def _paths(options: Mapping[str, Any]) -> Iterator[str]:
         return
     for name in paths:
         if name not in PATHS:
-            yield f"paths: {name} is none of {', '.join(PATHS)}"
+            yield f"paths: {name} is not one of {', '.join(PATHS)}"
     if paths and not parsed:
         yield "paths: are read with parser: json or jsonl"
     if parsed and "result" not in paths:
@@ -98,18 +98,18 @@ def _access_options(options: Mapping[str, Any]) -> Iterator[str]:
     placed = "access" in placeholders(options.get("argv"))
     if levels is None:
         if placed:
-            yield "argv: has a place for access, and access says nothing to put there"
+            yield "argv: has a placeholder for access, but `access` has no arguments"
         return
     if not isinstance(levels, Mapping) or not levels:
-        yield "access: needs the arguments of each level that it keeps"
+        yield "access: needs the arguments of each level"
         return
     for level, words in levels.items():
         if level not in tuple(Access):
-            yield f"access: {level} is none of {', '.join(Access)}"
+            yield f"access: {level} is not one of {', '.join(Access)}"
         if words and not _is_words(words):
             yield f"access: {level} needs a list of texts"
     if not placed:
-        yield "argv: has no place {access} for what access says"
+        yield "argv: has no placeholder {access} for the arguments of `access`"
 
 
 NAME = "custom"
@@ -196,7 +196,7 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     if ended.exit_code != 0:
         return failed_end(task.options["argv"][0], outcome, ended)
     if not plain and not documents:
-        return failed(outcome, f"its output is no {parser}", plain=True)
+        return failed(outcome, f"its output is not {parser}", plain=True)
     return succeeded(outcome)
 
 

@@ -130,7 +130,7 @@ def _with_headless(agent: AgentProbe, adapter: Adapter, environ: Mapping[str, st
     if answer.problem:
         return replace(agent, headless=False, problem=answer.problem)
     missing = [option for option in adapter.probe.options if option not in answer.text + answer.errors]
-    problem = f"this version does not know {', '.join(missing)}" if missing else None
+    problem = f"this version does not support {', '.join(missing)}" if missing else None
     return replace(agent, headless=not missing, problem=problem)
 
 
@@ -179,7 +179,7 @@ def _ask(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _ProbeAnswer(None, problem=f"`{shown}` did not end within {patience:.0f} s")
+        return _ProbeAnswer(None, problem=f"`{shown}` did not finish within {patience:.0f} s")
     except OSError as error:
         return _ProbeAnswer(None, problem=f"`{shown}` cannot be started: {(error.strerror or str(error)).lower()}")
     errors = done.stderr.decode("utf-8", "replace")

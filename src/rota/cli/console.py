@@ -169,7 +169,7 @@ class Console:
             words = jobs_paused_words(found.jobs, zone=self._zone, now=self._clock.now())
             _echo(f"{click.style('paused', fg='yellow')} {words}")
         else:
-            _echo("resumed: nothing is paused any more")
+            _echo("resumed: nothing is paused")
 
     def fired(self, fired: Fired) -> None:
         """Print fires and skips of a job."""
@@ -214,7 +214,7 @@ class Console:
         handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
         more = f" and {len(handles) - MAX_NAMES} more" if len(handles) > MAX_NAMES else ""
         told = f"{', '.join(handles[:MAX_NAMES])}{more}"
-        return f"; {told} {'goes' if len(handles) == 1 else 'go'} on" if handles else ""
+        return f"; {told} {'continues' if len(handles) == 1 else 'continue'}" if handles else ""
 
     # how it is printed
 
@@ -242,7 +242,7 @@ class Console:
 
     def _next_of(self, run: Run) -> str:
         if run.not_before is not None:
-            return f"looked at again {clock_time(run.not_before, self._zone)}"
+            return f"checked again {clock_time(run.not_before, self._zone)}"
         if self._store is None:
             return ""
         job = self._store.read(partial(find_job, name=run.job))
@@ -319,13 +319,13 @@ class Console:
 
 def _stop_words(stop: Stop, runs: str) -> str:
     if stop.mode == "now":
-        return f", ending {runs} at once"
+        return f", killing {runs} at once"
     if stop.mode == "detach":
         return f" with {runs}: commands continue for the next scheduler, functions may finish"
     waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
     if stop.agents is not None and stop.agents != stop.within:
         waits += f", for agents {say_duration(stop.agents)}"
-    return f", waiting for {runs}{waits} (Ctrl-C again ends them)"
+    return f", waiting for {runs}{waits} (Ctrl-C again kills them)"
 
 
 def _skip_words(reason: Reason, count: int | None) -> str:
@@ -526,9 +526,9 @@ def tell_left(report: "TickReport") -> None:
     """Print why the tick did nothing."""
     process = f"process {report.pid}" if report.pid else "another process"
     if report.left_to == "serve":
-        click.echo(f"{process} serves this project; a tick has nothing to do")
+        click.echo(f"{process} serves this project; the tick did nothing")
     else:
-        click.echo(f"another tick is at it ({process}); nothing was done")
+        click.echo(f"another tick is running ({process}); the tick did nothing")
 
 
 def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
@@ -536,9 +536,9 @@ def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
     if preview.file_problem:
         click.echo(f"rota: {preview.file_problem}; the last good jobs stay active", err=True)
     if serving is not None:
-        click.echo(f"process {serving} serves this project: a tick would leave all of this to it")
+        click.echo(f"process {serving} serves this project and does this; a tick would do nothing")
     lines = [f"would {change}" for change in preview.changes]
-    lines += [f"would look after {handle}, whose process is gone" for handle in preview.recovered]
+    lines += [f"would recover {handle}, whose process is gone" for handle in preview.recovered]
     for fired in preview.fired:
         lines += [f"would fire {born.handle}" for born in fired.runs]
         lines += [f"would skip {born.handle}: {reason}" for born, reason, _ in fired.skips]

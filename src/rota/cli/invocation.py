@@ -176,7 +176,7 @@ class Invocation(Struct):
         """Print that the output covers all projects of the scheduler."""
         place = self.place()
         if place.scope and not self.as_json:
-            click.echo(f"all projects of {place.folder} together, of which {place.scope} is one")
+            click.echo(f"all projects of {place.folder}, including {place.scope}")
 
     def applied(self) -> bool:
         """Return whether the project has a database."""
@@ -214,7 +214,7 @@ class Invocation(Struct):
                 with self.store() as (_, store):
                     store.write(lambda _db: None)
         except RotaError as error:
-            click.echo(f"rota: this is not in the audit: {error.message}", err=True)
+            click.echo(f"rota: not recorded in the audit log: {error.message}", err=True)
 
     def _noting(self, store: "Store") -> "Store":
         """Return the store with an audit of changes; the tools record each call themselves."""

@@ -86,10 +86,10 @@ def read_adapter(value: Any) -> str | FunctionAdapter:
     readers = {"run": _function, "capabilities": _capabilities, "provider": _function_provider}
     with ProblemList() as problems:
         found = read_keys(
-            value, readers, problems=problems, hint=ADAPTER_HINT, known=f"a function knows {', '.join(readers)}"
+            value, readers, problems=problems, hint=ADAPTER_HINT, known=f"a function has the keys {', '.join(readers)}"
         )
         if "run" not in value and not problems.mistyped:
-            raise BadValue("does not say which function it is", code="missing_value", hint=ADAPTER_HINT)
+            raise BadValue("does not name a function", code="missing_value", hint=ADAPTER_HINT)
     return FunctionAdapter(**found)
 
 
@@ -207,7 +207,7 @@ def read_agent(name: str, keys: Keys) -> Agent:
         raise BadValue(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
     options = keys.get("options", {})
     with ProblemList() as problems:
-        hint = "the page Agents tells its options"
+        hint = "its options are on the page Adapters"
         wrong = complaints(kind, options)
         problems.add(*(Problem(complaint, "invalid_value", at=("options",), hint=hint) for complaint in wrong))
         if not problems.problems:
@@ -235,8 +235,8 @@ def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | Non
         return
     at = ("adapter", "run")
     if python is not None:
-        hint = "make it a program with `adapter: custom`, or remove `python:` where that is said"
-        message = "is a function inside the scheduler's process, and functions of this project run in another one"
+        hint = "use a program with `adapter: custom`, or remove `python:`"
+        message = "runs inside the scheduler, but functions of this project run in another interpreter"
         raise BadValue(message, code="conflict", hint=hint, at=at)
     if ":" not in written.run and registered is not None and written.run not in registered:
         hint = f'register it with @rota.agent("{written.run}") in a module that `imports:` names'
@@ -250,7 +250,7 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
                 _refuse_access(kind, keys["access"], options)
         for limit in ENFORCED:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
-                message = f"{_named(kind)} cannot keep it"
+                message = f"{_named(kind)} cannot enforce it"
                 problems.add(Problem(message, "no_effect", at=(limit,), hint=_remedy(kind, limit)))
         for refuse in (_refuse_session, _refuse_step, _refuse_tools, _refuse_trust):
             with problems.below():
@@ -261,20 +261,22 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
 
 def _refuse_step(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("after") and adapter(kind, options).invoke is None:
-        hint = "remove this line: it runs inside the scheduler, and a step comes after a process"
-        raise BadValue(f"nothing can come after {kind}", code="no_effect", hint=hint, at=("after",))
+        hint = "remove this line: the agent runs inside the scheduler and has no process"
+        raise BadValue(f"{kind} cannot have a step after it", code="no_effect", hint=hint, at=("after",))
 
 
 def _refuse_tools(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("rota_tools") and not adapter(kind, options).capabilities.tools_server:
-        hint = "remove this line, or let another agent do it: claude, codex, opencode, or custom with {mcp_config}"
+        hint = "remove this line, or use another agent: claude, codex, opencode, or custom with {mcp_config}"
         raise BadValue(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
 
 
 def _refuse_trust(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("trust_project") and not adapter(kind, options).capabilities.trust:
-        hint = "remove this line: rota passes no such setting to it"
-        raise BadValue(f"{_named(kind)} has no trust in folders", code="no_effect", hint=hint, at=("trust_project",))
+        hint = "remove this line: this agent has no such setting"
+        raise BadValue(
+            f"{_named(kind)} has no setting for trusted folders", code="no_effect", hint=hint, at=("trust_project",)
+        )
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
@@ -282,21 +284,19 @@ def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
     beyond = adapter(kind, options).beyond(access, keys.get("allowed_tools", ()))
     if beyond:
         hint = "give it `access: write`, or remove the tool"
-        message = f"{shown(beyond[0])} changes things, and the access is {access}"
+        message = f"{shown(beyond[0])} needs more than the access {access}"
         raise BadValue(message, code="conflict", hint=hint, at=("allowed_tools",))
 
 
 def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
     """Refuse a session that cannot go on, or would be looked for in another folder than the one it began in."""
     if keys.get("session") is SessionMode.RESUME and not adapter(kind, options).capabilities.resume:
-        hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
+        hint = "write `session: fresh`, and `carry: last_summary` to pass on the last summary"
         raise BadValue(f"{_named(kind)} cannot continue a session", code="no_effect", hint=hint, at=("session",))
     workspace = keys.get("workspace", Workspace.PROJECT)
     if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
-        message = (
-            f"a session belongs to the folder that it began in, and with `workspace: {workspace}` each run has its own"
-        )
-        hint = "remove one of them; `carry: last_summary` tells a run what the last one said"
+        message = f"a session belongs to its folder, and with `workspace: {workspace}` each run has its own folder"
+        hint = "remove one of them; `carry: last_summary` passes on the last summary"
         raise BadValue(message, code="conflict", hint=hint, at=("session",))
 
 
@@ -307,7 +307,7 @@ def _named(kind: str) -> str:
 def _remedy(kind: str, limit: str) -> str:
     if kind != PYTHON:
         return "remove this line"
-    return f"remove this line, or say that it does: @rota.agent(…, {limit}=True), or `capabilities: [{limit}]`"
+    return f"remove this line, or declare that it does: @rota.agent(…, {limit}=True), or `capabilities: [{limit}]`"
 
 
 def default_access(kind: str, options: Keys) -> Access:
@@ -321,7 +321,7 @@ def _refuse_access(kind: str, access: Access, options: Keys) -> None:
     if access not in kept:
         hint = f"write `access: {' or '.join(level for level in Access if level in kept)}`"
         hint = _remedy(kind, "access") if kind == PYTHON else hint
-        raise BadValue(f"{_named(kind)} cannot keep {access}", code="conflict", hint=hint, at=("access",))
+        raise BadValue(f"{_named(kind)} cannot enforce access {access}", code="conflict", hint=hint, at=("access",))
 
 
 def over_agent(own: Keys, keys: Keys, agents: Agents) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
         with problems.below():
             _refuse_unkept(agent.adapter, {**keys, "access": access}, agent.options)
         if kind.needs_model and not keys.get("model"):
-            raise BadValue(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
+            raise BadValue(f"{kind.name} needs a model", code="missing_value", hint="add `model:`")
     default_turns = MAX_TURNS if kind.capabilities.max_turns else None
     return AgentWork(
         agent=agent.name,
@@ -390,7 +390,7 @@ def without_effect(work: AgentWork, own: Keys) -> list[Problem]:
     if not work.called:
         return []
     keys = OF_A_PROCESS if work.function else (*OF_A_PROCESS, *OF_A_FOLDER)
-    message = "has no effect on an agent inside the scheduler's process"
+    message = "has no effect: this agent runs inside the scheduler"
     looks_at = ("agent", "provider")
     return [
         Problem(message, "no_effect", at=(key,), hint="remove this line", looks_at=looks_at)
@@ -421,7 +421,7 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
     if named in names() and not complaints(named, {}):
         return Agent(named, named)
     known = [*agents, *(name for name in names() if not complaints(name, {}))]
-    hint = did_you_mean(named, known, f"known are {', '.join(known)}")
+    hint = did_you_mean(named, known, f"use one of {', '.join(known)}")
     at = ("agent",) if "agent" in keys else ("provider",)
     raise BadValue(f"there is no agent {shown(named)}", code="unknown_agent", hint=hint, at=at)
 
@@ -447,10 +447,10 @@ def read_schedule(value: Any) -> dict[str, Any]:
         with problems.below("type"):
             _refuse_type(kind, keys)
         for key in (key for key in OF_ITS_AGENT if key in keys):
-            message = "is said by the agent that it stands in"
+            message = "a schedule of an agent has that agent"
             problems.add(Problem(message, "conflict", at=(key,), hint="remove this line"))
         for key in (key for key in OTHER_WORK if key in keys):
-            problems.add(Problem("is no work for an agent", "conflict", at=(key,), hint="write `prompt:`"))
+            problems.add(Problem("is not work for an agent", "conflict", at=(key,), hint="write `prompt:`"))
     return _job_keys(keys)
 
 
@@ -468,10 +468,10 @@ def _usual_schedule(kind: Any, keys: Keys) -> dict[str, Any]:
 
 def _refuse_type(kind: Any, keys: Keys) -> None:
     if isinstance(kind, str) and kind in RESERVED:
-        raise BadValue(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron")
+        raise BadValue(f"{RESERVED[kind]} cannot start jobs", code="choice", hint="use interval or cron")
     if kind is not None and (kind not in ("interval", "cron") or kind not in keys):
         hint = f"add `{kind}:`, or remove this line" if kind in ("interval", "cron") else "remove this line"
-        raise BadValue(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint)
+        raise BadValue(f"{shown(kind)} contradicts the other keys", code="conflict", hint=hint)
 
 
 AFTER_HINT = "write {command: [gh, pr, create, --fill]}, or {shell: …}"
@@ -492,7 +492,7 @@ def read_after(value: Any) -> AfterStep:
     readers = {"command": read_command, "shell": read_text, "cwd": choice(StepFolder)}
     with ProblemList() as problems:
         found = read_keys(
-            value, readers, problems=problems, hint=AFTER_HINT, known=f"`after` knows {', '.join(readers)}"
+            value, readers, problems=problems, hint=AFTER_HINT, known=f"`after` has the keys {', '.join(readers)}"
         )
         if not one_of(("command", "shell"), value, problems=problems):
             raise BadValue("needs either `command` or `shell`", code="conflict", hint=AFTER_HINT)
@@ -513,7 +513,7 @@ def read_work_source(value: Any) -> WorkSource:
     readers = {**_ANY_KIND, **{key: reader for kind in kinds for key, reader in _KINDS[kind].items()}}
     with ProblemList() as problems:
         if len(kinds) != 1:
-            message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
+            message = f"has {' and '.join(kinds)}" if kinds else "does not name a source"
             code = "conflict" if kinds else "missing_value"
             problems.add(Problem(message, code, hint=f"keep one of {', '.join(SourceKind)}"))
         written = value if kinds else {key: value[key] for key in value if key in readers}
@@ -540,7 +540,9 @@ def _read_secret(value: Any) -> EnvValue:
     """Return a secret by its name; the value itself has no place in a file."""
     found = read_env_value(value)
     if found.secret is None:
-        raise BadValue("is written out", hint="write {secret: NAME}: secrets are named, never written into the file")
+        raise BadValue(
+            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
+        )
     return found
 
 
@@ -570,7 +572,7 @@ def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], problems: P
     for name, label in labels.items():
         other = next(key for key, one in labels.items() if one.lower() == label.lower())
         if other != name:
-            message = f"{shown(label)} is the label of `{other}` too"
+            message = f"{shown(label)} is also the label of `{other}`"
             found.append(Problem(message, "conflict", at=(name,) if name in keys else (), hint="give each its own"))
     return found
 

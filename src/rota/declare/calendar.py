@@ -125,8 +125,8 @@ CODE = "calendar"
 MAX_DAYS = 3660
 """Days that one event may last, and years that one may come again."""
 DAYS_LIMIT = 10_000
-_ALL_DAY = "only all-day events can be excluded: give it a date without a time, or take it out of the file"
-_YEARLY = "only FREQ=YEARLY is known, with COUNT or UNTIL; write the dates themselves into `except`"
+_ALL_DAY = "only all-day events can be excluded: use a date without a time, or remove the event"
+_YEARLY = "only FREQ=YEARLY is supported, with COUNT or UNTIL; list the dates in `except`"
 
 
 def _bad_line(line: int, message: str, *, hint: str = "") -> BadValue:
@@ -152,7 +152,7 @@ def days_of(text: str) -> tuple[str, ...]:
     for event in _events(_lines(text)):
         found.update(_days(event))
         if len(found) > DAYS_LIMIT:
-            raise _bad_line(event.line, f"has more than {DAYS_LIMIT:,} days up to here", hint="take a shorter calendar")
+            raise _bad_line(event.line, f"has more than {DAYS_LIMIT:,} days up to here", hint="use a shorter calendar")
     return tuple(sorted(found))
 
 
@@ -172,7 +172,7 @@ def _line(number: int, text: str) -> Iterator[_CalendarLine]:
         return
     found = _NAME.fullmatch(text)
     if found is None:
-        raise _bad_line(number, "is no line of a calendar", hint="is this really an .ics file?")
+        raise _bad_line(number, "is not a line of a calendar", hint="is this really an .ics file?")
     yield _CalendarLine(number, found[1].upper(), found[3].strip())
 
 
@@ -188,7 +188,7 @@ def _events(lines: Iterator[_CalendarLine]) -> Iterator[_Event]:
             event = _Event(line.number) if open_parts[-1] == "VEVENT" else event
         elif line.name == "END":
             if not open_parts or open_parts.pop() != line.value.upper():
-                raise _bad_line(line.number, f"ends {line.value}, which is not what began last")
+                raise _bad_line(line.number, f"ends {line.value}, which does not match the last BEGIN")
             if event is not None and line.value.upper() == "VEVENT":
                 yield event
                 event = None
@@ -206,7 +206,7 @@ def _days(event: _Event) -> Iterator[str]:
         return
     for name in ("RDATE", "RECURRENCE-ID"):
         if name in event.fields:
-            raise _bad_line(event.fields[name].number, f"{name} is not known here", hint=_YEARLY)
+            raise _bad_line(event.fields[name].number, f"{name} is not supported", hint=_YEARLY)
     start = event.fields.get("DTSTART")
     if start is None:
         raise _bad_line(event.line, "begins an event without DTSTART", hint="remove the event, or fetch the file again")
@@ -219,7 +219,9 @@ def _days(event: _Event) -> Iterator[str]:
     else:
         years = _yearly(rule, first)
     if years is None and left_out:
-        raise _bad_line(event.fields["EXDATE"].number, "EXDATE of an event without an end is not known", hint=_YEARLY)
+        raise _bad_line(
+            event.fields["EXDATE"].number, "EXDATE of an event without an end is not supported", hint=_YEARLY
+        )
     for day in [first] if years is None else years:
         if day not in left_out:
             written = (f"{day + step * _DAY}" for step in range(length))
@@ -324,7 +326,7 @@ def _item(item: Any) -> str:
     try:
         date.fromisoformat(text if len(text) > len("12-24") else f"{LEAP_YEAR}-{text}")
     except ValueError as error:
-        raise BadValue(f"{shown(text)} is no day: {error}", code=CODE, hint=_EXCLUDE_HINT) from None
+        raise BadValue(f"{shown(text)} is not a day: {error}", code=CODE, hint=_EXCLUDE_HINT) from None
     return text
 
 
@@ -350,7 +352,7 @@ def _read_exclusion(path: Path, text: str) -> tuple[str, ...]:
         with path.open("rb") as stream:
             content = stream.read(SIZE_LIMIT + 1)
         if len(content) > SIZE_LIMIT:
-            raise BadValue("is larger than 5 MB", hint="take a shorter calendar")
+            raise BadValue("is larger than 5 MB", hint="use a shorter calendar")
         return days_of(content.decode("utf-8-sig"))
     except OSError as error:
         why = error.strerror or str(error)
@@ -391,7 +393,7 @@ def local_zone(environment: Mapping[str, str], etc: Path = Path("/etc")) -> str:
         if name and (known := _known(name.rpartition(_MARK)[2] if _MARK in name else name)):
             return known
     raise RotaError(
-        "this machine's time zone cannot be found by name (TZ, /etc/timezone, /etc/localtime)",
+        "the time zone of this machine has no name (TZ, /etc/timezone, /etc/localtime)",
         hint="write an IANA name such as Europe/Paris, or UTC",
     )
 

@@ -37,7 +37,7 @@ def check_names(names: Iterable[tuple[str, str]], findings: Findings, *, base: K
         if problem := _wrong_name(name, other):
             findings.tell((*base, section, name), [problem])
         elif taken != section:
-            message = f"there is a {taken[:-1]} of this name already"
+            message = f"a {taken[:-1]} of this name already exists"
             findings.tell((section, name), [Problem(message, "job_name", hint="choose another name")])
 
 
@@ -50,7 +50,7 @@ def in_case_only(name: str, other: str) -> Problem:
 
 def _wrong_name(name: str, other: str) -> Problem | None:
     if name.casefold().startswith("rota/"):
-        return Problem("names that start with rota/ are rota's own", "job_name", hint="choose another name")
+        return Problem("names that start with rota/ are reserved", "job_name", hint="choose another name")
     if not JOB_NAME.fullmatch(name):
         hint = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
         return Problem(f"{shown(name)} cannot be a job's name", "job_name", hint=hint)
@@ -217,7 +217,7 @@ def notes_on(
 def notes_on_files(files: Iterable[Path]) -> tuple[str, ...]:
     """Return which files everybody on the machine may change, and so what this user runs."""
     return tuple(
-        f"{path} can be written by every user of this machine, and its commands run as you; `chmod o-w {path}`"
+        f"{path} is writable by every user of this machine, and its commands run as you; `chmod o-w {path}`"
         for path in files
         if _written_by_all(path)
     )
@@ -246,7 +246,7 @@ def _restricts_both_days(cron: str) -> bool:
 
 def _on_variables(spec: JobSpec) -> list[str]:
     return [
-        f"{spec.name}: what {variable.name} names runs before the program itself; keep it only if that is meant"
+        f"{spec.name}: {variable.name} runs other code before the program; keep it only if you intend that"
         for variable in spec.work.env
         if runs_first(variable.name)
     ]
@@ -256,14 +256,14 @@ def _on_places(spec: JobSpec, path: str | None) -> Iterator[str]:
     cwd, agent = spec.work.cwd, spec.work.agent
     if cwd and not has_placeholders(cwd):
         if wrong := _wrong_folder(cwd):
-            yield f"{spec.name}: its runs fail as long as the folder {cwd} {wrong}; make it, or correct `cwd`"
+            yield f"{spec.name}: its runs fail: the folder {cwd} {wrong}; create it, or correct `cwd`"
         elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
-            yield f"{spec.name}: {cwd} is in no git repository, which `workspace: worktree` needs; `git init` makes one"
+            yield f"{spec.name}: {cwd} is not in a git repository, as `workspace: worktree` needs; run `git init`"
         elif wrong := _wrong_program(spec, cwd, path):
-            yield f"{spec.name}: its runs fail as long as {wrong}"
+            yield f"{spec.name}: its runs fail: {wrong}"
     file = agent.prompt_file if agent is not None else ""
     if file and not has_placeholders(file):
-        yield from (f"{spec.name}: its runs fail as long as {wrong}" for wrong in _wrong_prompt(spec, file))
+        yield from (f"{spec.name}: its runs fail: {wrong}" for wrong in _wrong_prompt(spec, file))
 
 
 def _wrong_prompt(spec: JobSpec, file: str) -> list[str]:
@@ -274,7 +274,7 @@ def _wrong_prompt(spec: JobSpec, file: str) -> list[str]:
         with open(file, encoding="utf-8") as opened:
             text = opened.read(PROMPT_LIMIT + 1)
     except UnicodeDecodeError:
-        return [f"{file} is no UTF-8 text; save it as UTF-8"]
+        return [f"{file} is not UTF-8 text; save it as UTF-8"]
     except OSError as error:
         return [f"{file} cannot be read: {(error.strerror or str(error)).lower()}"]
     if not text.strip():
@@ -330,7 +330,7 @@ def refuse_past(spec: JobSpec, *, now: datetime) -> None:
     """Reject a new job whose `at` is in the past, which is probably a mistake. A file may keep such a job."""
     at = spec.schedule.at
     if at is not None and at <= now:
-        hint = "give a time that is to come, or leave it out and start the job with `rota trigger`"
+        hint = "give a future time, or no schedule and start the job with `rota trigger`"
         path = ("jobs", spec.name.rpartition("/")[2], "at")
         raise JobProblems([Problem(_over(at, now), "at_past", at=path, hint=hint)])
 
@@ -342,10 +342,10 @@ def _over(at: datetime, now: datetime) -> str:
 def _on_time(spec: JobSpec, now: datetime) -> str | None:
     at = spec.schedule.at
     if at is not None and at <= now:
-        known = f"for a job that is stored already `misfire: {spec.misfire.policy}` decides"
-        return f"{spec.name}: {_over(at, now)}; a new job records it as missed and does not run it, {known}"
+        known = f"for a stored job `misfire: {spec.misfire.policy}` decides"
+        return f"{spec.name}: {_over(at, now)}; a new job records it as missed, {known}"
     if spec.schedule.end_at is not None and spec.schedule.end_at <= now:
-        return f"{spec.name}: ended {iso(spec.schedule.end_at)} and does not fire any more"
+        return f"{spec.name}: ended {iso(spec.schedule.end_at)} and no longer fires"
     if not spec.schedule.cron:
         return None
     fires = next_fires(spec.schedule, now, 1, name=spec.name)
@@ -359,7 +359,7 @@ def _on_lulls(spec: JobSpec, now: datetime) -> str | None:
     if not has_blackouts(schedule) or schedule.follows_runs:
         return None
     if defers(schedule) and wholly_quiet(schedule, since=now, created_at=now):
-        return f"{spec.name}: every instant lies in quiet hours and waits for their end; `quiet_hours: ignore` runs it"
+        return f"{spec.name}: every instant is in quiet hours and is deferred; `quiet_hours: ignore` runs it on time"
     instant = next_instant(schedule, after=now, created_at=now)
     if instant is not None and not next_fires(schedule, now, 1, name=spec.name):
         return f"{spec.name}: never runs, as quiet hours and `except` leave none of its instants"
@@ -377,5 +377,5 @@ def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
     if not names:
         return []
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    start = "starts as soon as it is" if len(names) == 1 else "start as soon as they are"
-    return [f"{listed}: {start} new and applied; `first_run: after_interval` waits"]
+    start = "starts as soon as it is first" if len(names) == 1 else "start as soon as they are first"
+    return [f"{listed}: {start} applied; `first_run: after_interval` waits"]

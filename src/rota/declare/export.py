@@ -521,7 +521,7 @@ def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
     jobs = document.data.get("jobs")
     if isinstance(jobs, dict) and name in jobs:
         hint = "choose another name, or change the job in the file"
-        raise NameTaken(f"there is a job {name!r} in {FILE_NAME} already", hint=hint)
+        raise NameTaken(f"{FILE_NAME} already has a job {name!r}", hint=hint)
     text = content.decode("utf-8")
     wanted = _wanted(document.data, name, keys)
     for insertion in _candidates(text, document, name=name, keys=keys):
@@ -529,7 +529,7 @@ def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
             return insertion
     lines = "\n".join(write_job(name, keys))
     raise InvalidValue(
-        f"{FILE_NAME} is written in a way that a job cannot be put into by itself",
+        f"{FILE_NAME} has a form into which no job can be inserted",
         hint=f"add these lines by hand, under `jobs:`:\n{lines}",
     )
 

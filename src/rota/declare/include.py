@@ -176,30 +176,30 @@ class _Search(Struct):
 
     def _refusal(self, one: Included) -> tuple[str, str] | None:
         if not one.path.is_file() and not one.path.is_dir():
-            return f"{one.file} is no file", "remove it, or write a pattern that leaves it out"
+            return f"{one.file} is not a file", "remove it, or write a pattern that leaves it out"
         if one.path.is_dir():
             return f"{one.file} is a folder", f"name the files in it: {one.file}/*.yaml, or its {FILE_NAME}"
         if not one.name:
             if one.path.is_relative_to(self.file.parent):
                 return None
             hint = f"only a {FILE_NAME} is a project of its own; move this file below the folder of the including one"
-            return f"{one.file} is elsewhere and no {FILE_NAME}", hint
+            return f"{one.file} is outside this folder and not a {FILE_NAME}", hint
         if self.base is not None:
             hint = "include it from the file that includes this one"
-            return f"{one.file} is a project, and an included project includes none", hint
+            return f"{one.file} is a project, and an included project cannot include others", hint
         return self._bad_name(one)
 
     def _bad_name(self, one: Included) -> tuple[str, str] | None:
         remedy = "rename the folder, or link it under another name"
         if one.name.casefold() == "rota":
-            return f"{one.file} would name its jobs rota/…", f"these names are rota's own; {remedy}"
+            return f"{one.file} would name its jobs rota/…", f"these names are reserved; {remedy}"
         if not PROJECT_NAME.fullmatch(one.name):
             shape = "letters, digits and . _ -, the first a letter or digit"
             return f"{one.file} is in a folder that cannot name its jobs", f"a name has {shape}; {remedy}"
         other = next((known for known in self.files if known.name.casefold() == one.name.casefold()), None)
         if other is None:
             return None
-        return f"{other.file} and {one.file} would name their jobs alike", remedy
+        return f"{other.file} and {one.file} would give their jobs the same names", remedy
 
 
 def show_path(path: Path, folder: Path, *, home: str) -> str:
@@ -255,9 +255,9 @@ def _with_section(whole: Document, part: Document, section: str) -> Document:
 
 
 def _foreign(part: Document) -> list[Problem]:
-    hint = "it holds for the whole project: write it in its rota.yaml; a part has jobs, groups and pools"
+    hint = "it applies to the whole project: write it in its rota.yaml; a part has jobs, groups and pools"
     return [
-        _problem(part, (key,), "cannot stand in a part of a project", hint=hint)
+        _problem(part, (key,), "is not allowed in a part of a project", hint=hint)
         for key in part.data
         if key not in PART_SECTIONS
     ]
@@ -269,7 +269,7 @@ def _twice(whole: Document, part: Document, section: str) -> list[Problem]:
         _problem(
             part,
             (section, name),
-            f"there is a {section[:-1]} of this name already, in {written_place(whole, (section, name))}",
+            f"a {section[:-1]} of this name already exists, in {written_place(whole, (section, name))}",
             code="job_name" if section != "pools" else CODE,
             hint="choose another name" if section != "pools" else "keep one of them",
         )

@@ -72,8 +72,8 @@ def kind_problems(own: Keys) -> list[Problem]:
     if not works:
         problems.append(NO_WORK)
     elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
-        message = f"`type: {own['type']}` does not agree with `{works[0]}`"
-        problems.append(Problem(message, "conflict", at=("type",), hint="remove it, the work says it already"))
+        message = f"`type: {own['type']}` contradicts `{works[0]}`"
+        problems.append(Problem(message, "conflict", at=("type",), hint="remove it: the work implies it"))
     return problems
 
 
@@ -95,7 +95,7 @@ def misfits(own: Keys, shape: JobShape) -> list[Problem]:
         if (need := misfit(key, shape)) is not None
     ]
     if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
-        message = "a fixed grid has one interval, and this one has an interval by mode"
+        message = "`anchor: fixed` needs one interval, and this job has an interval by mode"
         problems.append(Problem(message, "conflict", at=("anchor",), hint="remove this line, or write one duration"))
     if shape.python and own.get("isolate") is Isolate.THREAD:
         message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
@@ -180,7 +180,7 @@ def _shell_problems(path: KeyPath, text: str) -> list[Problem]:
     if not known:
         return []
     hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
-    return [Problem(f"`{known[0]}` is not filled in a shell's text", "placeholder", at=path, hint=hint)]
+    return [Problem(f"`{known[0]}` is not filled in `shell`", "placeholder", at=path, hint=hint)]
 
 
 class JobDefaults(Struct, frozen=True):
@@ -271,7 +271,7 @@ def _resolve_quiet(keys: dict[str, Any], project: JobDefaults) -> list[Problem]:
 
 def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Problem]]:
     if key == "at" and len(text) <= len("2026-11-15"):
-        message = f"{shown(text)} names a day but no time"
+        message = f"{shown(text)} has a date but no time"
         return None, [Problem(message, "instant", at=(key,), hint="add one: 2026-11-15 08:30")]
     try:
         return cut_to_ms(localize(to_datetime(text), zone)), []
@@ -301,16 +301,14 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
         value = found.pop(older)
         if key in found:
             problems.append(
-                Problem(f"is another spelling of `{key}`, which is there too", "conflict", at=(older,), hint="keep one")
+                Problem(f"is another spelling of `{key}`, which is also set", "conflict", at=(older,), hint="keep one")
             )
         else:
             found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
     if "group" in found:
         needs = found.pop("group") is PollGroup.REMOTE
         if found.setdefault("needs_poll", needs) is not needs:
-            problems.append(
-                Problem("does not agree with `needs_poll`", "conflict", at=("group",), hint="keep one of them")
-            )
+            problems.append(Problem("contradicts `needs_poll`", "conflict", at=("group",), hint="keep one of them"))
     spelt = next((key for key in MODE_SPELLINGS if key in found), "")
     try:
         one_interval(found)
@@ -490,7 +488,7 @@ def _wrong_members(
     for index, member in members.items():
         problems += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
     if all(member.always for member in members.values()):
-        hint = "`always` members run when the others are final; leave it out where there are no others"
+        hint = "`always` members run when the others are final; remove it where there are no others"
         problems.append(
             Problem("every member is `always`", "member", at=("members",), hint=hint, looks_at=("members",))
         )
@@ -504,7 +502,10 @@ def _wrong_member(
     if member.job in groups and member.job not in jobs:
         return [
             Problem(
-                f"{shown(member.job)} is a group, and groups hold no groups", "member", at=path, hint="name its jobs"
+                f"{shown(member.job)} is a group, and groups cannot contain groups",
+                "member",
+                at=path,
+                hint="name its jobs",
             )
         ]
     if member.job not in jobs:
@@ -514,7 +515,7 @@ def _wrong_member(
     if spec is None:
         return []
     if enabled and not spec.enabled:
-        hint = "enable it, or take it out of the group"
+        hint = "enable it, or remove it from the group"
         return [Problem(f"the job {shown(member.job)} is disabled", "member", at=path, hint=hint)]
     return _wrong_params(member, spec, path)
 

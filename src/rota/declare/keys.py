@@ -188,7 +188,7 @@ _SCHEDULE_KEYS = (
     Key(
         "finish_by",
         types.time_of_day,
-        "The time of the day by which a scheduled run must have finished, else `late` is told.",
+        "The time of the day by which a scheduled run must have finished, otherwise `late` is sent.",
         field="finish_by",
         needs=applicability.SCHEDULED,
     ),
@@ -297,7 +297,7 @@ _SHARED_KEYS = (
     Key(
         "recheck",
         types.duration,
-        "How often a waiting run's conditions are looked at again.",
+        "How often the conditions of a waiting run are checked again.",
         needs=applicability.WAITING,
     ),
     Key(
@@ -384,7 +384,7 @@ _SHARED_KEYS = (
     Key(
         "carry",
         types.carried,
-        "What a run is told of earlier ones: last_summary, state, or a list of them; [] for nothing.",
+        "What a run gets of earlier ones: last_summary, state, or a list of them; [] for nothing.",
         field="work.agent.carry",
         needs=applicability.AGENT,
     ),
@@ -398,7 +398,7 @@ _SHARED_KEYS = (
     Key(
         "rota_tools",
         types.flag,
-        "Whether the agent gets rota's own tools, to look at jobs and make its own.",
+        "Whether the agent gets rota's tools, to read jobs and create its own.",
         field="work.agent.rota_tools",
         needs=applicability.AGENT,
     ),
@@ -412,7 +412,7 @@ _SHARED_KEYS = (
     Key(
         "placeholders",
         types.flag,
-        "Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",
+        "Whether placeholders in the prompt are filled; with false the agent gets the text unchanged.",
         field="work.agent.placeholders",
         needs=applicability.AGENT,
     ),
@@ -494,7 +494,7 @@ RETENTION = Map(
     "How long rows and output are kept; `forever` is a value.",
     (
         *RETENTION_KEYS.keys.values(),
-        Key("output_total", types.kept_size, "How much output all runs keep together, oldest go first."),
+        Key("output_total", types.kept_size, "How much output all runs keep together, the oldest are deleted first."),
     ),
 )
 
@@ -503,7 +503,7 @@ SCHEDULER = Map(
     "How the scheduler of this project behaves.",
     (
         Key("concurrency", types.count, "How many runs execute at the same time."),
-        Key("tick", types.tick, "The longest time between two looks at the clock, 1s to 1h."),
+        Key("tick", types.tick, "The longest time between two checks of the clock, 1s to 1h."),
         Key("timeout", types.timeout, "The timeout of jobs that name none; `never` for none."),
         Key("shutdown_grace", types.grace, "How long running work may continue at shutdown."),
         Key(
@@ -530,30 +530,28 @@ HTTP = Map(
     "HttpSection",
     "How the HTTP API of `rota serve` is reached.",
     (
-        Key(
-            "listen", types.listen, "Address and port; without a port 7682, or the next free one where that is in use."
-        ),
-        Key("base_path", types.base_path, "The path under which a proxy shows rota, such as /rota."),
-        Key("public_url", types.public_url, "The address that people use, where it is another one."),
+        Key("listen", types.listen, "Address and port; without a port 7682, or the next free port if it is in use."),
+        Key("base_path", types.base_path, "The path under which a proxy serves rota, such as /rota."),
+        Key("public_url", types.public_url, "The URL that users open, if it differs."),
     ),
 )
 
 AGENT_POLICY = Map(
     "AgentPolicySection",
-    "What may be made with the tools for agents; the numbers hold for each maker.",
+    "Limits of the tools for agents; the numbers apply per author.",
     (
-        Key("enabled", types.flag, "Whether jobs can be made and started with the tools at all."),
-        Key("max_active", types.count, "How many jobs a maker may have that are active or wait for approval."),
-        Key("creations_per_hour", types.count, "How many jobs a maker may make, and runs it may start, an hour."),
+        Key("enabled", types.flag, "Whether the tools may create and start jobs."),
+        Key("max_active", types.count, "How many active or proposed jobs an author may have."),
+        Key("creations_per_hour", types.count, "How many jobs an author may create, and runs it may start, an hour."),
         Key("min_interval", types.duration, "The least time between two starts of such a job."),
         Key("expires_after", types.duration, "How long such a job lasts before it is retired."),
         Key(
             "max_depth",
             types.depth,
-            "How deep makers may be nested: 1 forbids that a job that was made makes another one.",
+            "How deep authors may be nested: with 1 a job of an agent cannot create another one.",
         ),
-        Key("approval", types.approval, "Whether such jobs begin at once, or wait for `rota approve`."),
-        Key("access", types.access, "The most access that such a job gets, whatever its maker has."),
+        Key("approval", types.approval, "Whether such jobs start at once, or wait for `rota approve`."),
+        Key("access", types.access, "The highest access of such a job, regardless of its author's."),
     ),
 )
 
@@ -576,18 +574,18 @@ POLL = Map(
 
 INSTANCES = Map(
     "InstancesEntry",
-    "How many runs of an agent execute at once, as older files write it.",
+    "How many runs of an agent execute at once, in the spelling of older files.",
     (Key("max_concurrent", types.count, "How many runs of the agent execute at once."),),
 )
 
 AGENT = Map(
     "AgentEntry",
-    "One agent: its adapter, and what its jobs get when they say nothing else.",
+    "One agent: its adapter, and defaults for its jobs.",
     (
         Key(
             "adapter",
             types.adapter,
-            "Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
+            "The program: the agent's name by default, if that is an adapter; or {run: module:function}.",
         ),
         Key("model", types.argument, "The model; the program's own default when absent."),
         Key("access", types.access, "What it may do: read, write, or full."),
@@ -604,7 +602,7 @@ AGENT = Map(
             types.workspace,
             "Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
         ),
-        Key("rota_tools", types.flag, "Whether it gets rota's own tools, to look at jobs and make its own."),
+        Key("rota_tools", types.flag, "Whether it gets rota's tools, to read jobs and create its own."),
         Key(
             "trust_project",
             types.flag,
@@ -614,7 +612,7 @@ AGENT = Map(
         Key("instances", types.or_none(_nested(INSTANCES)), "Accepted spelling of `max_concurrent`."),
         Key("working_directory", types.text, "The folder its jobs run in, relative to the project."),
         Key("description", types.note, "A text for people, at most 1,000 characters."),
-        Key("options", types.any_map, "What the adapter `custom` is told: argv, prompt, parser, paths."),
+        Key("options", types.any_map, "Options of the adapter `custom`: argv, prompt, parser, paths."),
         Key("schedules", types.any_map, "Jobs of this agent by name; they are called agent/name."),
     ),
 )
@@ -657,7 +655,7 @@ PROJECT = Map(
         ),
         Key("poll", _nested(POLL), "The shared poll: one fetch for all jobs that need its data (`needs_poll`)."),
         Key("agents", types.any_map, "Agents by name."),
-        Key("agent_policy", _nested(AGENT_POLICY), "What agents may make and start with rota's tools."),
+        Key("agent_policy", _nested(AGENT_POLICY), "What agents may create and start with rota's tools."),
         Key("state", types.text, "The state folder, `.rota` when absent; ROTA_STATE wins."),
         Key(
             "store",

@@ -70,7 +70,7 @@ def _draw(name: Any, cost: Any, *, known: Collection[str]) -> Draw:
             _pool_name(name)
             if name in known:
                 hint = f"name it once, with what it costs together: {{{name}: 2}}"
-                raise BadValue(f"the pool {shown(name)} is there twice", hint=hint)
+                raise BadValue(f"the pool {shown(name)} appears twice", hint=hint)
         number = _cost(cost)
     return Draw(name, number)
 
@@ -239,13 +239,13 @@ def amount_of(number: Decimal, unit: Unit) -> int:
     """Return a number in an account's unit: money in millionths, everything else whole."""
     amount = number * MILLION if unit is Unit.USD else number
     if amount != int(amount):
-        raise BadValue(f"{number} is finer than what is counted", hint=_FINEST[unit is Unit.USD])
+        raise BadValue(f"{number} is too precise", hint=_FINEST[unit is Unit.USD])
     if amount > MAX_AMOUNT:
-        raise BadValue(f"{number} is too large", code="out_of_range", hint="such a limit limits nothing")
+        raise BadValue(f"{number} is too large", code="out_of_range", hint="the limit would have no effect")
     return int(amount)
 
 
-_FINEST = {True: "money is counted in millionths of a dollar", False: "write a whole number"}
+_FINEST = {True: "the smallest amount is a millionth of a dollar", False: "write a whole number"}
 
 
 def read_account(value: Any) -> WrittenAccount:
@@ -254,7 +254,7 @@ def read_account(value: Any) -> WrittenAccount:
         found = read_keys(value, _ACCOUNT, problems=problems, hint=ACCOUNT_HINT, words=_WORDS)
         units = _counted(value, problems)
         if "per" not in value and not problems.mistyped:
-            problems.add(Problem("does not say per what", "missing_value", hint=_PER))
+            problems.add(Problem("has no `per`", "missing_value", hint=_PER))
         for key, reader in (("estimate", estimate_in), (units[0], _limit)) if len(units) == 1 else ():
             with problems.below(key):
                 found |= {key: reader(units[0], found[key])} if key in found else {}
@@ -268,7 +268,7 @@ def read_account(value: Any) -> WrittenAccount:
 def _counted(value: Mapping[str, Any], problems: ProblemList) -> list[Unit]:
     units = [unit for unit in Unit if unit in value]
     if not one_of(units, value, problems=problems):
-        message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
+        message = f"counts both {units[0]} and {units[1]}" if units else "has no limit"
         code = "conflict" if units else "missing_value"
         problems.add(Problem(message, code, at=(*units[1:2],), hint=_COUNTED))
     return units
@@ -277,7 +277,7 @@ def _counted(value: Mapping[str, Any], problems: ProblemList) -> list[Unit]:
 def _limit(unit: Unit, number: Decimal) -> int:
     limit = amount_of(number, unit)
     if not limit:
-        raise BadValue("0 lets nothing start", code="out_of_range", hint="pause the jobs instead, or switch them off")
+        raise BadValue("with 0 nothing starts", code="out_of_range", hint="pause or disable the jobs instead")
     return limit
 
 
@@ -345,7 +345,7 @@ def read_names(value: Any) -> dict[KeyPath, str]:
         for index, item in enumerate(value):
             with problems.below(index):
                 if item in found.values():
-                    raise BadValue(f"the account {shown(item)} is there twice", hint="name it once")
+                    raise BadValue(f"the account {shown(item)} appears twice", hint="name it once")
                 found[index,] = read_name(item)
     return found
 
@@ -386,7 +386,7 @@ def wrong_estimates(
     found = []
     for name in (name for name in estimates if name and name not in names):
         hint = did_you_mean(name, names, "name it under `budget:` too, or remove this line")
-        found.append(Problem("is no account of this job", "budget_missing", at=(name,), hint=hint))
+        found.append(Problem("is not an account of this job", "budget_missing", at=(name,), hint=hint))
     for name in (name for name in names if name in accounts):
         key = (name,) if name in estimates else ()
         try:
@@ -434,7 +434,7 @@ def counting_notes(specs: Sequence[JobSpec]) -> list[str]:
         return []
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     counts = "counts" if len(names) == 1 else "count"
-    return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, says how many"]
+    return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, sets the number"]
 
 
 def _uncounted(spec: JobSpec) -> bool:

@@ -157,7 +157,7 @@ def pattern_notes(found: IncludeMatches, patterns: Sequence[str]) -> list[str]:
 
 
 def _key_notes(data: Mapping[str, Any], file: str) -> list[str]:
-    notes = [f"{key} of {file} does not apply here: it is the including file's" for key in _ignored(data)]
+    notes = [f"{key} of {file} does not apply: the including file sets it" for key in _ignored(data)]
     scheduler = data.get("scheduler")
     if isinstance(scheduler, dict) and scheduler.get("enabled") is False:
         notes.append(f"scheduler.enabled of {file} is false: its jobs are disabled here")
@@ -201,7 +201,7 @@ def share(main: FileRead, projects: Sequence[FileRead]) -> SharedSections:
             if known == value:
                 continue
             if name in main.shared[section]:
-                notes.append(f"{section}.{name} of {file} is not the one here, which counts")
+                notes.append(f"{section}.{name} of {file} differs from the one here, which applies")
             else:
                 problems[title] = (*problems.get(title, ()), _clash(project, (section, name), other))
     return SharedSections(sections, tuple(notes), problems)
@@ -214,6 +214,6 @@ def _entries(read: FileRead) -> Iterator[tuple[str, str, Any]]:
 
 def _clash(project: FileRead, path: tuple[str, str], other: FileRead) -> Problem:
     section, name = path
-    message = f"is not what {written_place(other.document, path)} says"
-    hint = f"make them alike, or say which counts in the including file: `{section}: {{{name}: …}}`"
+    message = f"differs from {written_place(other.document, path)}"
+    hint = f"make them equal, or set it in the including file: `{section}: {{{name}: …}}`"
     return Problem(message, CODE, *project.document.place(path), at=path, hint=hint)

@@ -66,7 +66,7 @@ def read_target(value: Any) -> Target:
         keys = read_keys(value, READERS, problems=problems, hint=TARGET_HINT)
         channels = [channel for channel in Channel if channel in value]
         if not one_of(channels, value, problems=problems):
-            message = f"has {' and '.join(channels)}" if channels else "does not say how it is told"
+            message = f"has {' and '.join(channels)}" if channels else "has no channel"
             code = "conflict" if channels else "missing_value"
             raise BadValue(message, code=code, hint=f"keep one of {', '.join(Channel)}")
         for key, needed in _OF_A_CHANNEL.items() if channels else ():
@@ -206,7 +206,7 @@ def _read_on(value: Any) -> tuple[Event, ...]:
         raise BadValue("is an empty list", hint=f"name some of {', '.join(EVENTS)}, or write `notify: none` in the job")
     found = read_items(items, _read_event) if isinstance(value, list) else [_read_event(value)]
     if Event.TEST in found:
-        raise BadValue("a test is sent by `rota notify test` alone", code="choice", hint="remove it")
+        raise BadValue("only `rota notify test` sends a test", code="choice", hint="remove it")
     return tuple(dict.fromkeys(found))
 
 
@@ -219,8 +219,8 @@ def _read_place(value: Any) -> tuple[str, str]:
 
 def _read_chat(value: Any) -> tuple[str, str]:
     if not isinstance(value, Mapping):
-        hint = "such addresses hold passwords: write {secret: NAME} and put the address into that secret"
-        raise BadValue("is written out", hint=hint)
+        hint = "such addresses contain passwords: write {secret: NAME} and store the address in that secret"
+        raise BadValue("is a literal secret", hint=hint)
     return _read_place(value)
 
 
@@ -234,7 +234,9 @@ def _read_telegram(value: Any) -> str:
 def _read_token(value: Any) -> str:
     name = read_env_value(value).secret if isinstance(value, Mapping) else None
     if name is None:
-        raise BadValue("is written out", hint="write {secret: NAME}: secrets are named, never written into the file")
+        raise BadValue(
+            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
+        )
     return name
 
 

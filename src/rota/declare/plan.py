@@ -101,7 +101,7 @@ def _env_differences(key: str, before: Sequence[EnvValue], after: Sequence[EnvVa
     found = [f"{key}.{name} added" for name in new if name not in old]
     found += [f"{key}.{name} removed" for name in old if name not in new]
     found += [f"{key}.{name} changed" for name in new if name in old and old[name] != new[name]]
-    return found or ([] if before == after else [f"{key} in another order"])
+    return found or ([] if before == after else [f"{key} reordered"])
 
 
 def _write(value: Any) -> str:

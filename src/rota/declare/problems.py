@@ -109,8 +109,8 @@ def read_pattern(value: Any) -> str:
     """Return a pattern of files, each of its levels written."""
     text = read_text(value)
     if "**" in text:
-        hint = "name each level, such as ~/code/*/rota.yaml: the scheduler looks again every two seconds"
-        raise BadValue(f"{shown(text)} would search whole trees", hint=hint)
+        hint = "name each level, such as ~/code/*/rota.yaml: the scheduler checks the pattern every two seconds"
+        raise BadValue(f"{shown(text)} would search whole folder trees", hint=hint)
     return text
 
 
@@ -250,7 +250,9 @@ def read_instant(value: Any) -> str:
         try:
             to_datetime(text)
         except ValueError as error:
-            raise BadValue(f"{shown(value)} is no point in time: {error}", code="instant", hint=_INSTANT_HINT) from None
+            raise BadValue(
+                f"{shown(value)} is not a point in time: {error}", code="instant", hint=_INSTANT_HINT
+            ) from None
         return text
     raise wrong_type(value, "a point in time", hint=_INSTANT_HINT)
 
@@ -352,7 +354,7 @@ class ProblemList:
             first, *others = self.problems[:MAX_PROBLEMS]
             if (left := len(self.problems) - MAX_PROBLEMS) > 0:
                 message = f"{left:,} more of its parts are wrong"
-                others.append(Problem(message, "invalid_value", hint="correct the others first"))
+                others.append(Problem(message, "invalid_value", hint="fix the others first"))
             raise BadValue(
                 first.message, code=first.code, hint=first.hint, at=first.at, others=others, rest=self.rest
             ) from None
@@ -465,9 +467,9 @@ PROBLEM_CODES = {
     "instant": "The point in time does not exist, exists twice, or cannot be read.",
     "at_past": "The one time of a new job is over already.",
     "env_name_denied": "A param has the name of a variable that makes programs load other code, such as `LD_PRELOAD`.",
-    "header_denied": "A header such as `Host` or `Content-Length` says where a request goes or ends, and is not free to choose.",
+    "header_denied": "rota sets this header itself, such as `Host` or `Content-Length`.",
     "secret_literal": "A value looks like a secret: an API key, a token, a private key.",
-    "quiet_window": "The text is no window of quiet hours, or the windows leave no minute of the week.",
+    "quiet_window": "The text is not a window of quiet hours, or the windows leave no minute of the week.",
     "calendar": "A date of `except` does not exist, or a calendar file cannot be read or used.",
     "needs_shell": "A plain command holds something that only a shell knows.",
     "placeholder": "The placeholder is not on the list, names no param, or stands in a shell's text.",
@@ -480,14 +482,14 @@ PROBLEM_CODES = {
     "import_failed": "A module of `imports` cannot be imported.",
     "function_missing": "The function is not registered.",
     "pool_missing": "The file declares no pool of this name.",
-    "budget_missing": "The file declares no account of this name, or an estimate names one that is none of the job's.",
-    "estimate_missing": "The job is charged to an account of tokens or money, and there is no estimate of what a run may cost.",
+    "budget_missing": "The file declares no account of this name, or the job is not charged to it.",
+    "estimate_missing": "The job is charged to an account of tokens or money, and a run has no estimate.",
     "target_missing": "The file declares no target of this name.",
-    "address_refused": "rota does not connect to the address: it is private, written with http, holds a password, or is none.",
-    "no_poll": "A job needs the shared poll (`needs_poll`, `group: remote`, or a condition that reads it), and the file has no `poll:`.",
+    "address_refused": "rota refuses the address: it is private, uses http, holds a password, or is not valid.",
+    "no_poll": "A job needs the shared poll, and the file has no `poll:`.",
     "unknown_agent": "No agent or adapter has this name.",
     "condition_missing": "The condition is not registered.",
-    "crontab_line": "A line of a crontab is no entry, variable or comment, or has no command.",
+    "crontab_line": "A line of a crontab is not an entry, variable or comment, or has no command.",
     "jobs_file": "The file for `rota import jobs` has no map of jobs, or other sections.",
     "python_missing": "The interpreter that `python` names is not there.",
 }
@@ -536,7 +538,7 @@ JOB_WORDS = {
     "deadline": 'write `finish_by: "06:00"`',
     "resources": "capacities are drawn on by `pools: [ollama]`, or with a cost `pools: {gpu: 2}`",
     "pool": "write `pools: [ollama]`",
-    "queue": "how many run at once is bounded by `pools: [name]`; one job's own queue is `overlap: queue`",
+    "queue": "`pools: [name]` limits how many run at once; `overlap: queue` is the queue of one job",
     "budgets": "write `budget: claude-day`, or a list of accounts",
 }
 """Fixed hints for words people type in a job; none of them is ever accepted."""
@@ -558,7 +560,7 @@ GROUP_WORDS = {
 
 TOP_WORDS = {
     "maintenance": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
-    "except": "it belongs into `defaults:` or a job",
+    "except": "it belongs in `defaults:` or a job",
     "holidays": "dates without runs are written `except: [2026-12-25, holidays.ics]`, in `defaults:` or a job",
     "group": GROUPS,
     "tz": "write `timezone: Europe/Paris`",
@@ -572,11 +574,11 @@ TOP_WORDS = {
     "includes": "write `include: [jobs.d/*.yaml]`",
     "database": "write `store: postgresql://user@host/database`; without it the state is in SQLite",
     "postgres": "write `store: postgresql://user@host/database`",
-    "concurrency": "it belongs into `scheduler:`",
-    "tick": "it belongs into `scheduler:`",
-    "aging": "it belongs into `scheduler:`",
-    "timeout": "it belongs into `scheduler:`, `defaults:` or a job",
-    "env": "it belongs into `defaults:` or a job",
+    "concurrency": "it belongs in `scheduler:`",
+    "tick": "it belongs in `scheduler:`",
+    "aging": "it belongs in `scheduler:`",
+    "timeout": "it belongs in `scheduler:`, `defaults:` or a job",
+    "env": "it belongs in `defaults:` or a job",
 }
 """Fixed hints for words people type at the top of the file."""
 

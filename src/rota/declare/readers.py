@@ -85,7 +85,7 @@ def read_env_value(value: Any) -> EnvValue:
     """Return one variable without its name. What is wrong with a value is told without showing it."""
     if isinstance(value, Mapping):
         if set(value) != {"secret"} or not isinstance(value["secret"], str) or not ENV_NAME.fullmatch(value["secret"]):
-            raise BadValue("is a map that names no secret", code="wrong_type", hint="write {secret: NAME}")
+            raise BadValue("is a map without `secret`", code="wrong_type", hint="write {secret: NAME}")
         return EnvValue("", secret=value["secret"])
     if value is None or isinstance(value, list):
         hint = 'write a text, a number, true or false, or {secret: NAME}; "" for an empty one'
@@ -123,9 +123,9 @@ def read_params(value: Any) -> dict[str, Any]:
 def _check_param(name: str, folded: dict[str, str]) -> None:
     if not ENV_NAME.fullmatch(name) or name.startswith("__"):
         hint = "letters, digits and _, no digit first" if not name.startswith("__") else "begin it with a letter"
-        raise BadValue(f"{shown(name)} is no name for a param", hint=hint)
+        raise BadValue(f"{shown(name)} is not a valid param name", hint=hint)
     if loads_code(name):
-        message = f"{shown(name)} is a variable by which programs are made to load other code"
+        message = f"{shown(name)} is a variable that makes programs load other code"
         raise BadValue(message, code="env_name_denied", hint="choose another name for the param")
     other = folded.setdefault(name.upper(), name)
     if other != name:
@@ -136,7 +136,9 @@ def _check_json(value: Mapping[str, Any]) -> None:
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
     except ValueError:
-        raise BadValue("holds a number that JSON does not know (.inf or .nan)", hint="write it as a text") from None
+        raise BadValue(
+            "contains a number that JSON does not support (.inf or .nan)", hint="write it as a text"
+        ) from None
     if size > PARAMS_LIMIT:
         raise BadValue(f"is {size:,} bytes as JSON", code="out_of_range", hint=f"at most {PARAMS_LIMIT:,} are allowed")
 
@@ -209,7 +211,7 @@ def _split(text: str) -> tuple[str, ...]:
     plain = WRITTEN.sub(keep, text.strip())
     if special := _shell_character(plain):
         raise BadValue(
-            f"{shown(text)} holds {shown(special)}, which only a shell knows", code="needs_shell", hint=_SHELL_HINT
+            f"{shown(text)} contains {shown(special)}, which needs a shell", code="needs_shell", hint=_SHELL_HINT
         )
     try:
         words = shlex.split(plain)
@@ -252,7 +254,9 @@ def read_condition(value: Any) -> Condition:
         raise wrong_type(value, "a condition", hint="write a registered name, or {command: [./check.sh]}")
     readers = {"name": _name, "command": read_command, "timeout": read_duration}
     with ProblemList() as problems:
-        found = read_keys(value, readers, problems=problems, hint="", known=f"a condition knows {', '.join(readers)}")
+        found = read_keys(
+            value, readers, problems=problems, hint="", known=f"a condition has the keys {', '.join(readers)}"
+        )
         if not one_of(("name", "command"), value, problems=problems):
             raise BadValue("needs either `name` or `command`", code="conflict", hint="write one of them")
     return Condition(**found)
@@ -322,7 +326,7 @@ def by_mode(given: Mapping[str, timedelta | None]) -> ByMode:
     idle = given.get(Mode.IDLE, active)
     found = ByMode(active, idle, given.get(Mode.DORMANT, idle))
     if found == ByMode(None, None, None):
-        raise BadValue("is never in all modes", hint="leave the interval out to start it by hand only")
+        raise BadValue("is never in all modes", hint="remove the interval to start the job only by hand")
     return found
 
 
@@ -334,7 +338,7 @@ def one_interval(keys: dict[str, Any]) -> None:
     plain = keys.get("interval")
     if len(found) == len(MODES) and plain is not None and not isinstance(plain, ByMode):
         used = ", ".join(f"`{spelling}`" for spelling in SPELLINGS)
-        hint = "remove `interval`, or the intervals of the modes that it shall hold for"
+        hint = "remove `interval`, or the intervals of these modes"
         raise BadValue(f"has no effect beside {used}", code="no_effect", hint=hint, at=("interval",))
     if isinstance(plain, ByMode):
         raise BadValue(
@@ -366,7 +370,9 @@ def read_member(value: Any) -> Member:
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a member", hint=HINT)
     with ProblemList() as problems:
-        found = read_keys(value, _READERS, problems=problems, hint=HINT, known="a member knows job, params, always")
+        found = read_keys(
+            value, _READERS, problems=problems, hint=HINT, known="a member has the keys job, params, always"
+        )
         if "job" not in value and not problems.mistyped:
             raise BadValue("names no job", code="member", hint=HINT)
     return Member(**found)
@@ -397,7 +403,7 @@ def read_url(value: Any) -> str:
     if "@" in value.partition("://")[2].partition("/")[0]:
         raise BadValue("holds a user or a password", hint="put it into `headers: {Authorization: {secret: NAME}}`")
     if not _is_address(value):
-        raise BadValue(f"{shown(value)} is no http or https address", hint=URL_HINT)
+        raise BadValue(f"{shown(value)} is not an http or https address", hint=URL_HINT)
     return value
 
 
@@ -406,7 +412,7 @@ def read_store(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise wrong_type(value, "sqlite or the address of a database", hint=STORE_HINT)
     if value != SQLITE and not is_postgres(value):
-        raise BadValue(f"{shown(without_password(value))} is no store that rota knows", hint=STORE_HINT)
+        raise BadValue(f"{shown(without_password(value))} is not a store that rota supports", hint=STORE_HINT)
     if has_password(value):
         raise BadValue("holds a password", hint=PASSWORD_HINT)
     return value
@@ -450,10 +456,10 @@ def _check_header(name: str, names: set[str]) -> None:
     if not _TOKEN.fullmatch(name):
         raise BadValue(f"{shown(name)} cannot be a header's name", hint=HEADERS_HINT)
     if name.lower() in OWN_HEADERS:
-        hint = "remove it; rota sends what the address and the body ask for"
-        raise BadValue(f"the header {shown(name)} is not free to choose", code="header_denied", hint=hint)
+        hint = "remove it; rota sets it from the address and the body"
+        raise BadValue(f"the header {shown(name)} is set by rota", code="header_denied", hint=hint)
     if name.lower() in names:
-        raise BadValue(f"the header {shown(name)} is there twice", hint="names differ in more than case")
+        raise BadValue(f"the header {shown(name)} appears twice", hint="names differ in more than case")
     names.add(name.lower())
 
 
@@ -482,7 +488,7 @@ def read_listen(value: Any) -> str:
         raise wrong_type(value, "an address and a port", hint=LISTEN_HINT)
     host, port = split_listen(value)
     if not _is_host(host):
-        raise BadValue(f"{shown(value)} is no address to listen on", hint=LISTEN_HINT)
+        raise BadValue(f"{shown(value)} is not an address to listen on", hint=LISTEN_HINT)
     if port is None:
         return host
     if not (port.isascii() and port.isdecimal()) or not 0 <= int(port) <= 65535:
@@ -525,7 +531,7 @@ def read_base_path(value: Any) -> str:
         raise wrong_type(value, "a path", hint=PATH_HINT)
     path = value.rstrip("/")
     if path and (not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/"))):
-        raise BadValue(f"{shown(value)} is no path to be reached under", hint=PATH_HINT)
+        raise BadValue(f"{shown(value)} is not a valid path", hint=PATH_HINT)
     return path
 
 
@@ -539,10 +545,10 @@ def read_public_url(value: Any) -> str:
     except ValueError:  # a host or port that cannot be
         good = False
     if not good or parts.query or parts.fragment or "@" in parts.netloc:
-        raise BadValue(f"{shown(value)} is no http or https address of a site", hint=LISTEN_URL_HINT)
+        raise BadValue(f"{shown(value)} is not the http or https address of a site", hint=LISTEN_URL_HINT)
     path = parts.path.rstrip("/")
     if path and not _PATH.fullmatch(path):
-        raise BadValue(f"{shown(value)} has a path that rota cannot be reached under", hint=LISTEN_URL_HINT)
+        raise BadValue(f"{shown(value)} has an invalid path", hint=LISTEN_URL_HINT)
     return f"{parts.scheme}://{parts.netloc.lower()}{path}"
 
 

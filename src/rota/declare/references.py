@@ -172,7 +172,7 @@ def _said(path: KeyPath, message: str, code: str) -> Problem:
 
 def left_problems(specs: Sequence[JobSpec], names: NamesOf) -> list[Problem]:
     """Return, with their whole paths, the jobs that ask for room in accounts and have none."""
-    message, hint = f"`{LEFT}` asks for room in accounts, and the job has no `budget`", "add `budget:`, or remove it"
+    message, hint = f"`{LEFT}` needs an account, and the job has no `budget`", "add `budget:`, or remove it"
     return [
         Problem(message, "no_effect", at=("jobs", spec.name, "conditions", index), hint=hint)
         for spec in specs

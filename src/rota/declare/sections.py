@@ -238,7 +238,7 @@ def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> li
     found = [(path, accounts[name]) for path, name in keys.get("budget", {}).items() if name in accounts]
     return [
         Problem(
-            f"a poll is a request and costs no {one.unit}",
+            f"a poll is a request, not {one.unit}",
             "conflict",
             at=("budget", *path),
             hint="name an account of `requests`",
@@ -309,7 +309,7 @@ def _denial(spec: JobSpec, document: Document, looking: Sequence[int]) -> Proble
     if key is None:
         return None
     condition = shown(spec.gates.conditions[looking[0]].name)
-    message = f"does not agree with the condition {condition}, which looks at the poll's data"
+    message = f"contradicts the condition {condition}, which reads the poll's data"
     return Problem(message, "conflict", at=("jobs", spec.name, key), hint="remove this line, or the condition")
 
 

@@ -42,7 +42,7 @@ _FLOAT = re.compile(
 )
 UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 """Characters that no program can receive."""
-TEXT_HINT, KEY_HINT = "no program can be given such a text; remove it", "remove it"
+TEXT_HINT, KEY_HINT = "programs cannot receive it; remove it", "remove it"
 
 
 class WrittenInt(int):
@@ -87,7 +87,7 @@ def compose(text: str) -> Composed:
     except MarkedYAMLError as error:
         raise composer.stopped(_syntax(error)) from None
     except Exception as error:  # some texts raise errors of any type in the parser itself
-        raise composer.stopped(_problem(f"is no YAML: {error}", "yaml_syntax", composer.last)) from None
+        raise composer.stopped(_problem(f"is not valid YAML: {error}", "yaml_syntax", composer.last)) from None
     return composer.composed
 
 
@@ -116,7 +116,7 @@ def _syntax(error: MarkedYAMLError) -> Problem:
     if error.context in _BRACKETS and error.context_mark:
         return _unclosed(_BRACKETS[error.context], error.context_mark, before=place)
     context = f" {error.context}" if error.context and error.problem else ""
-    return _problem(f"is no YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
+    return _problem(f"is not valid YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
 
 
 def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> Problem:
@@ -128,7 +128,7 @@ def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> Proble
 
 _BRACKETS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
 _SYNTAX_HINTS = {
-    "mapping values are not allowed here": "put a value that holds `: ` in quotes, or check the indentation",
+    "mapping values are not allowed here": "put a value that contains `: ` in quotes, or check the indentation",
     "could not find expected ':'": "write `key: value`",
 }
 
@@ -162,13 +162,13 @@ class _Composer:
         self.documents += 1
         if self.documents > 1:
             message = "a second document starts here"
-            raise self.stopped(_problem(message, "yaml_documents", self.last, hint="write one file each"))
+            raise self.stopped(_problem(message, "yaml_documents", self.last, hint="split it into two files"))
 
     def _node(self, event: Any, path: KeyPath, *, depth: int) -> Any:
         mark = _mark(event)
         if isinstance(event, AliasEvent):
             message = "`*` starts a YAML alias here"
-            raise self.stopped(_problem(message, "yaml_alias", mark, path, hint="write the value out"))
+            raise self.stopped(_problem(message, "yaml_alias", mark, path, hint="write the value in full"))
         self.composed.values.setdefault(mark, path)
         self._refuse_marks(event, mark, path)
         if isinstance(event, ScalarEvent):
@@ -215,7 +215,7 @@ class _Composer:
             known = self.composed.keys.setdefault(below, mark)
             value = self._node(self._next(), below, depth=depth + 1)
             if key in found:
-                message = f"is there twice, first in line {known[0]}"
+                message = f"appears twice, first in line {known[0]}"
                 self._add(message, "yaml_duplicate_key", mark, below, hint="keep one of them")
             else:
                 found[key] = value
@@ -226,7 +226,7 @@ class _Composer:
         if not isinstance(event, ScalarEvent):
             if isinstance(event, AliasEvent):
                 self._node(event, path, depth=depth)
-            message, hint = "a map or list stands where a key should", "put a value that starts with `{` in quotes"
+            message, hint = "a map or list is in the place of a key", "put a value that starts with `{` in quotes"
             raise self.stopped(_problem(message, "yaml_key", mark, path, hint=hint))
         self._refuse_marks(event, mark, (*path, event.value))
         if event.value == "<<" and not event.style:

@@ -47,7 +47,7 @@ async def refused(error: RotaError, scope: Scope, *, base: str) -> Response:
     return await run_sync(partial(error_page, error, scope, base=base))
 
 
-ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."
+ABOUT = "The scheduler over HTTP. Names and shapes are those of `rota … --json`; errors are problem+json."
 PARTS = (
     jobs_api.jobs_routes,
     runs_api.runs_routes,
@@ -137,7 +137,7 @@ class Invalid(JobProblems):
 def _problem(one: Any) -> Problem:
     kind, where = one["type"], [str(part) for part in one["loc"]]
     code = {"extra_forbidden": "unknown_key", "missing": "missing_value"}.get(kind, "invalid_value")
-    message = {"unknown_key": "there is no such field", "missing_value": "is missing"}.get(code) or str(one["msg"])
+    message = {"unknown_key": "unknown field", "missing_value": "is missing"}.get(code) or str(one["msg"])
     return Problem(message[:1].lower() + message[1:200], code, at=tuple(where))
 
 

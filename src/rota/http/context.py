@@ -138,8 +138,8 @@ def _check_params(request: Request) -> None:
     names = {param.alias for param in _query_params(route.dependant)}
     unknown = sorted(set(request.query_params) - names)
     if unknown:
-        hint = f"there are: {', '.join(sorted(names)) or 'none'}"
-        raise InvalidValue(f"there is no parameter {unknown[0][:60]!r} here", hint=hint)
+        hint = f"use one of: {', '.join(sorted(names)) or 'none'}"
+        raise InvalidValue(f"unknown parameter {unknown[0][:60]!r} here", hint=hint)
 
 
 def _query_params(route: Dependant) -> list[ModelField]:

@@ -30,7 +30,7 @@ class NoToken(HttpRefusal):
     code = "unauthorized"
     status = 401
     headers = (("WWW-Authenticate", 'Bearer realm="rota"'),)
-    text = "this needs a token"
+    text = "a token is required"
     remedy = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
 
 
@@ -50,8 +50,8 @@ class HostRefused(HttpRefusal):
 
     code = "host_refused"
     status = 421
-    text = "the Host of the request is not one of this server's"
-    remedy = "use 127.0.0.1 or localhost, or set `http.public_url` to the address that people use"
+    text = "the Host header does not name this server"
+    remedy = "use 127.0.0.1 or localhost, or set `http.public_url` to the public address"
 
 
 class OriginRefused(HttpRefusal):
@@ -79,8 +79,8 @@ class NotFound(HttpRefusal):
 
     code = "not_found"
     status = 404
-    text = "there is nothing at this path"
-    remedy = "GET /api/v1/openapi.json lists what there is"
+    text = "no such path"
+    remedy = "GET /api/v1/openapi.json lists all paths"
 
 
 class MethodRefused(HttpRefusal):
@@ -90,7 +90,7 @@ class MethodRefused(HttpRefusal):
     status = 405
 
     def __init__(self, allowed: str) -> None:
-        super().__init__("this path does not know the method", hint=f"it knows {allowed}")
+        super().__init__("method not allowed", hint=f"use {allowed}")
         self.headers = (("Allow", allowed),)
 
 
@@ -109,7 +109,7 @@ class BodyTooLarge(HttpRefusal):
     code = "body_too_large"
     status = 413
     text = "the body is larger than 1 MB"
-    remedy = "send less at a time"
+    remedy = "send less per request"
 
 
 class BodyLate(HttpRefusal):
@@ -136,7 +136,7 @@ class JsonInvalid(HttpRefusal):
     code = "json_invalid"
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"the body is no usable JSON: {problem}", hint="send one JSON value in UTF-8")
+        super().__init__(f"the body is not valid JSON: {problem}", hint="send one JSON value in UTF-8")
 
 
 class FormInvalid(HttpRefusal):
@@ -144,7 +144,7 @@ class FormInvalid(HttpRefusal):
 
     code = "form_invalid"
     text = "the form cannot be read"
-    remedy = "go back, load the page again, and send it once more"
+    remedy = "go back, reload the page and send the form again"
 
 
 class KeyRefused(HttpRefusal):
@@ -169,8 +169,8 @@ class KeyPending(HttpRefusal):
 
     code = "idempotency_pending"
     status = 409
-    text = "the first request with this Idempotency-Key took effect or is under way, and its answer is not known"
-    remedy = "it is not repeated: look at what is there, or send it again with a new key"
+    text = "the first request with this Idempotency-Key took effect or is in progress, and its answer is unknown"
+    remedy = "it is not repeated: read the current state, or send it again with a new key"
 
 
 class Busy(HttpRefusal):
@@ -181,7 +181,7 @@ class Busy(HttpRefusal):
     headers = (("Retry-After", "10"),)
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the server holds no more {what}", hint="close some, then try again")
+        super().__init__(f"the server has reached its limit of {what}", hint="close some, then try again")
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -254,4 +254,4 @@ class Unexpected(RotaError):
     code = "internal"
 
     def __init__(self) -> None:
-        super().__init__("something went wrong inside rota", hint="the log of `rota serve` has the details")
+        super().__init__("internal error", hint="see the log of `rota serve`")

@@ -155,7 +155,7 @@ class Feed:
 def written(found: Followed) -> bytes:
     """Return events as text/event-stream."""
     if found.reset:
-        about = {"seq": found.seq, "why": "changes before this are not told one by one: read what you need again"}
+        about = {"seq": found.seq, "why": "earlier changes were omitted: read the state again"}
         return _event(FeedEvent(found.seq, "reset", about))
     following = [event.seq for event in found.events[1:]]
     return b"".join(_event(event, numbered=event.seq != after) for event, after in zip_longest(found.events, following))

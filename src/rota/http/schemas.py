@@ -257,7 +257,7 @@ class PauseWish(DryRun):
         None,
         min_length=1,
         max_length=64,
-        description="ISO 8601, to come; or a time of day in UTC.",
+        description="ISO 8601, in the future; or a time of day in UTC.",
         json_schema_extra={"anyOf": [*COMING, UNSET]},
     )
     seconds: Seconds | None = Field(None, description="Or the duration in seconds.")
@@ -336,7 +336,9 @@ class DirectWish(RequestBody):
 class WorkerWish(RequestBody):
     """The registration of a remote scheduler."""
 
-    lost_after_seconds: SecondsOfADay = Field(600, description="It counts as gone after this silence.")
+    lost_after_seconds: SecondsOfADay = Field(
+        600, description="Time without a heartbeat after which it counts as lost."
+    )
 
 
 class StopWish(RequestBody):

@@ -100,7 +100,7 @@ def read_json(body: bytes) -> Any:
     except RecursionError:
         raise errors.JsonInvalid(f"it is nested more than {MAX_DEPTH} deep") from None
     except UnicodeEncodeError:
-        raise errors.JsonInvalid("it holds half of a surrogate pair") from None
+        raise errors.JsonInvalid("it contains half of a surrogate pair") from None
     except ValueError as error:
         raise errors.JsonInvalid(_short(error)) from None
     return value
@@ -118,19 +118,19 @@ def _depth(value: Any) -> int:
 
 
 def _constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a number in JSON")
 
 
 def _number(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
-        raise ValueError("it holds a number that is too large")
+        raise ValueError("it contains a number that is too large")
     return number
 
 
 def _whole(text: str) -> int:
     if len(text) > DIGITS:
-        raise ValueError(f"it holds a number of more than {DIGITS} digits")
+        raise ValueError(f"it contains a number of more than {DIGITS} digits")
     return int(text)
 
 
@@ -138,7 +138,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {key[:60]!r} is there twice")
+        raise ValueError(f"the key {key[:60]!r} appears twice")
     return values
 
 
@@ -365,7 +365,7 @@ class Guard:
             _check_media(head, form=form)
             scope["state"] |= read_form(body) if form else {"body": read_json(body)}
             if scope["state"]["body"] is None:
-                raise errors.JsonInvalid("it is null; send an object, or no body where it may be left out")
+                raise errors.JsonInvalid("it is null; send an object, or no body if it is optional")
         scope["state"]["body_bytes"] = body
         return replayed(body, receive) if _has_body(head) else receive
 

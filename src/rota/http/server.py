@@ -206,12 +206,12 @@ def check_exposure(wanted: Listening) -> None:
     if not wanted.exposed:
         raise ListenExposed(
             f"`http.listen: {wanted.http.listen}` is reachable from other machines",
-            hint=f"if that is meant, start it with `rota serve --listen {wanted.http.listen}`",
+            hint=f"if you intend that, start it with `rota serve --listen {wanted.http.listen}`",
         )
     if wanted.certificate is None and not wanted.behind_proxy:
         raise ListenExposed(
-            f"{wanted.http.listen} is reachable from other machines, and nothing encrypts it",
-            hint="name --tls-cert and --tls-key, or pass --behind-proxy where a proxy in front of it does",
+            f"{wanted.http.listen} is reachable from other machines without encryption",
+            hint="pass --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS",
         )
 
 

@@ -171,7 +171,7 @@ def _finish(given: "Future[None] | None") -> None:
 def state_of(store: Path) -> Path:
     """Return the state folder: that of a database named rota.db, or the given folder."""
     if "://" in str(store) or ":/" in str(store):
-        raise errors.InvalidValue(f"store {str(store)!r} is no path", hint='write a path such as "state/rota.db"')
+        raise errors.InvalidValue(f"store {str(store)!r} is not a path", hint='write a path such as "state/rota.db"')
     if store.suffix and store.name != DATABASE and not store.is_dir():
         hint = f"write {str(store.with_name(DATABASE))!r}, or the folder alone"
         raise errors.InvalidValue(f"store {str(store)!r} is not named {DATABASE}", hint=hint)
@@ -185,7 +185,7 @@ def _refuse_foreign(folder: Path) -> None:
     found = os.listdir(folder) if folder.is_dir() else []
     if found and DATABASE not in found and found != [".gitignore"]:
         hint = f"give it a folder of its own: {str(folder / 'rota' / DATABASE)!r}"
-        raise errors.InvalidValue(f"{folder} holds other things than a state of rota", hint=hint)
+        raise errors.InvalidValue(f"{folder} contains files that are not rota's", hint=hint)
 
 
 def duration_of(within: str | float | timedelta | None) -> timedelta | None:
@@ -300,7 +300,7 @@ class Scheduler(Declaring):
         with self._starting:
             if self._guest is not None:
                 raise errors.SchedulerError(
-                    "the scheduler is running already", hint="enter it once, or use `start()` alone"
+                    "the scheduler is already running", hint="enter it once, or use `start()` alone"
                 )
             guest, since = self._begin(host=asyncio.get_running_loop())
         try:
@@ -510,7 +510,7 @@ class Scheduler(Declaring):
             return
         if here is self._host:
             hint = "leave the `async with` block, or call stop from another thread: `await asyncio.to_thread(…)`"
-            raise errors.SchedulerError("stop would block the event loop that runs its async functions", hint=hint)
+            raise errors.SchedulerError("`stop` would block the event loop of its async functions", hint=hint)
 
     def _how(self, timeout: float, *, wait: bool, detach: bool) -> Stop:
         if detach and self._memory:
@@ -531,7 +531,7 @@ class Scheduler(Declaring):
 def _judge(ended: int, *, bound: float, asked: bool) -> None:
     """Raise if runs had to be killed at the stop."""
     if ended and not asked:
-        what = f"{counted(ended, 'run')} did not end within {bound:g} s and had to be ended"
+        what = f"{counted(ended, 'run')} did not end within {bound:g} s and was killed"
         raise errors.SchedulerShutdownError(what, timed_out=True)
 
 

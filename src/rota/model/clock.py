@@ -123,12 +123,12 @@ def _mistake(text: object) -> str:
     if isinstance(text, float):
         return "is not a whole number"
     if not isinstance(text, str):
-        return "is no duration"
+        return "is not a duration"
     if not text.strip():
         return "is empty"
     meant = _MEANT.fullmatch(text.strip()[:40].lower())
     if meant is None:
-        return "is no duration"
+        return "is not a duration"
     minus, fraction, unit = meant.groups()
     if minus:
         return "is negative"

@@ -116,8 +116,8 @@ class NotApplied(RotaError, code="not_applied"):
 
     def __init__(self, folder: str) -> None:
         super().__init__(
-            f"nothing of {folder} is applied yet",
-            hint="`rota apply` stores the jobs of its rota.yaml; `rota serve` does so when it starts",
+            f"no jobs of {folder} are applied yet",
+            hint="`rota apply` stores the jobs of its rota.yaml; `rota serve` does so at start",
         )
 
 
@@ -146,7 +146,7 @@ class FolderUntrusted(RotaError, code="folder_untrusted"):
     def __init__(self, folder: str, code: Sequence[str], *, what: str = "the Python modules") -> None:
         super().__init__(
             f"{folder} is not trusted, and {what} {', '.join(code)} would run",
-            hint="look at that code, then type `rota trust` in this folder",
+            hint="read that code, then run `rota trust` in this folder",
         )
 
 
@@ -194,8 +194,8 @@ class SchedulerError(RotaError, code="scheduler_error"):
 class IntervalParseError(SchedulerError, code="interval_format"):
     """A text is not an interval; `interval` is that text."""
 
-    def __init__(self, interval: object, problem: str = "is no interval") -> None:
-        super().__init__(f"{shown(interval)} {problem}", hint="write one whole number and one unit: 30s, 5m, 1h, 1d")
+    def __init__(self, interval: object, problem: str = "is not an interval") -> None:
+        super().__init__(f"{shown(interval)} {problem}", hint="write a whole number and a unit: 30s, 5m, 1h, 1d")
         self.interval = interval
 
 
@@ -226,8 +226,8 @@ class OptionLike(InvalidValue, code="arg_option_like"):
 
     def __init__(self, job: str, param: str, value: str) -> None:
         super().__init__(
-            f"{value[:80]!r} as param {param!r} of job {job!r} would be an option of its program",
-            hint=f"the job may put `--` before `{{{{ params.{param} }}}}`, or write `--name={{{{ params.{param} }}}}`",
+            f"{value[:80]!r} as param {param!r} of job {job!r} would be read as an option by its program",
+            hint=f"put `--` in the job before `{{{{ params.{param} }}}}`, or write `--name={{{{ params.{param} }}}}`",
         )
 
 
@@ -235,7 +235,7 @@ class InvalidDuration(InvalidValue, code="duration_format"):
     """A text is not a duration."""
 
     def __init__(self, text: object, problem: str, *, instead: str = "") -> None:
-        form = "one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds"
+        form = "a whole number and a unit: 30s, 5m, 1h, 1d, or whole seconds"
         super().__init__(f"{shown(text)} {problem}", hint=f"write {f'{instead}: ' if instead else ''}{form}")
         self.problem = problem
 
@@ -298,8 +298,8 @@ class AgentRefused(RotaError, code="agent_refused"):
 
     def __init__(self, what: str, maker: str) -> None:
         super().__init__(
-            f"{what} is not for agents, and this is the run {maker}",
-            hint="read with `rota list` or `rota explain`, start with `rota trigger`, make jobs with rota's tools",
+            f"{what} is not allowed for agents, and this is the run {maker}",
+            hint="read with `rota list` or `rota explain`, start with `rota trigger`, create jobs with rota's tools",
         )
 
 
@@ -331,7 +331,7 @@ class NotYours(RotaError, code="not_yours"):
 
     def __init__(self, name: str, whose: str) -> None:
         super().__init__(
-            f"job {name!r} {whose}, and the tools change only what you made",
+            f"job {name!r} {whose}, and the tools change only your own jobs",
             hint="choose another name, or ask the owner to change it",
         )
 
@@ -341,7 +341,7 @@ class DuplicateJob(RotaError, code="duplicate_job"):
 
     def __init__(self, name: str, other: str) -> None:
         super().__init__(
-            f"{name!r} was not made: job {other!r} has the same task and schedule",
+            f"{name!r} was not created: job {other!r} has the same task and schedule",
             hint=f"use {other!r}, or give this one another task or schedule",
         )
         self.other = other
@@ -355,15 +355,15 @@ class UnknownTool(RotaError, code="unknown_tool"):
     """No tool has this name."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no tool {shown(name)}", hint=f"the tools are {', '.join(known)}")
+        super().__init__(f"unknown tool {shown(name)}", hint=f"the tools are {', '.join(known)}")
 
 
 class JobProvisional(JobDisabled, code="job_provisional"):
     """A proposed job does not start before a person approves it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "provisional: it is not approved yet")
-        self.hint = f"look at it and allow it with `rota approve {name}`"
+        super().__init__(name, "provisional: not approved yet")
+        self.hint = f"read it and approve it with `rota approve {name}`"
 
 
 class NotProvisional(RotaError, code="not_provisional"):
@@ -378,8 +378,8 @@ class ApprovalVoid(RotaError, code="approval_void"):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"job {name!r} was changed since it was shown, and was not approved",
-            hint=f"look at it again with `rota approve {name}`",
+            f"job {name!r} changed since it was shown, and was not approved",
+            hint=f"read it again with `rota approve {name}`",
         )
 
 
@@ -426,8 +426,8 @@ class AddressRefused(RotaError, code="address_refused"):
 class AddressUnknown(RotaError, code="address_unknown"):
     """A host name cannot be resolved."""
 
-    def __init__(self, name: str, why: str = "it has no address") -> None:
-        super().__init__(f"{shown(name)} cannot be resolved: {why}", hint="look at the name, and at the network")
+    def __init__(self, name: str, why: str = "no address") -> None:
+        super().__init__(f"{shown(name)} cannot be resolved: {why}", hint="check the name and the network")
 
 
 class UnknownTarget(RotaError, code="unknown_target"):
@@ -466,7 +466,7 @@ class RunIsFinal(RotaError, code="run_final"):
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
-            f"{handle} is {status} already", hint="a finished run never changes; `rota run` starts a new one"
+            f"{handle} is already {status}", hint="a finished run never changes; `rota run` starts a new one"
         )
 
 
@@ -485,16 +485,14 @@ class RunCompleted(RotaError, code="run_completed"):
     """A completed run is repeated only with --again."""
 
     def __init__(self, handle: str) -> None:
-        super().__init__(f"{handle} is COMPLETED", hint=f"to do its work once more: `rota retry {handle} --again`")
+        super().__init__(f"{handle} is COMPLETED", hint=f"to run it again: `rota retry {handle} --again`")
 
 
 class NotQueued(RotaError, code="not_queued"):
     """Only a queued run has a place in the queue."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(
-            f"{handle} is {status}, only a queued run has a place in the queue", hint="`rota queue` shows what waits"
-        )
+        super().__init__(f"{handle} is {status}, only a queued run can be moved", hint="`rota queue` shows what waits")
 
 
 class Immutable(RotaError, code="immutable"):
@@ -512,7 +510,7 @@ class OtherPriority(RotaError, code="other_priority"):
 
     def __init__(self, handle: str, other: str, *, priority: int, wanted: int) -> None:
         super().__init__(
-            f"{handle} has the priority {priority} and cannot stand before {other}, which has {wanted}",
+            f"{handle} has the priority {priority} and cannot be moved before {other}, which has {wanted}",
             hint=f"give it that priority first: `rota edit {handle} --priority {wanted}`",
         )
 
@@ -522,8 +520,8 @@ class AgingOrders(RotaError, code="aging_orders"):
 
     def __init__(self, aging: str) -> None:
         super().__init__(
-            f"runs cannot be moved while `scheduler.aging: {aging}` makes the order of the queue",
-            hint="`rota edit RUN --priority N` changes how soon a run comes, or remove `scheduler.aging` and apply",
+            f"runs cannot be moved while `scheduler.aging: {aging}` orders the queue",
+            hint="`rota edit RUN --priority N` changes its order, or remove `scheduler.aging` and apply",
         )
 
 
@@ -533,7 +531,7 @@ class OverlapRefused(RotaError, code="overlap"):
     def __init__(self, name: str, blocking: str, policy: str) -> None:
         super().__init__(
             f"{name} was not started: {blocking} is not finished and the job says `overlap: {policy}`",
-            hint=f"wait for it, stop it with `rota cancel {blocking}`, or pass overlap with --force",
+            hint=f"wait for it, stop it with `rota cancel {blocking}`, or ignore overlap with --force",
         )
         self.blocking = blocking
 
@@ -543,7 +541,7 @@ class SetRefused(RotaError, code="overlap_set"):
 
     def __init__(self, name: str, count: int, *, room: int, policy: str) -> None:
         super().__init__(
-            f"no run of {name} was created, of {count:,}: `overlap: {policy}` leaves room for {room}",
+            f"no run of {name} was created, of {count:,}: `overlap: {policy}` allows {room}",
             hint="set `overlap: allow`, or `overlap: queue` with a larger `queue_depth`, or pass --force",
         )
 
@@ -572,8 +570,8 @@ class GroupIsFinal(RotaError, code="group_final"):
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
-            f"{handle} is {status} already",
-            hint=f"a final group never changes; `rota groups retry {handle}` makes a new one of what failed",
+            f"{handle} is already {status}",
+            hint=f"a final group never changes; `rota groups retry {handle}` creates a new group of the failed members",
         )
 
 
@@ -583,7 +581,7 @@ class GroupCompleted(RotaError, code="group_completed"):
     def __init__(self, handle: str, status: str, name: str) -> None:
         super().__init__(
             f"{handle} is {status}: none of its members failed",
-            hint=f"start it again as a whole with `rota run {name}`",
+            hint=f"start the whole group again with `rota run {name}`",
         )
 
 
@@ -609,7 +607,7 @@ class AlreadyServing(RotaError, code="already_serving"):
     def __init__(self, pid: int | None, state: str) -> None:
         server = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"{server} serves {state} already", hint="stop it with `rota stop`, or use its commands: `rota status`"
+            f"{server} already serves {state}", hint="stop it with `rota stop`, or use its commands: `rota status`"
         )
         self.pid = pid
 
@@ -620,7 +618,7 @@ class ProjectServed(RotaError, code="project_served"):
     def __init__(self, file: str, folder: str, *, pid: int | None) -> None:
         server = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"{file} is included here, but {server} serves it already: its jobs would fire twice",
+            f"{file} is included here, but {server} already serves it: its jobs would fire twice",
             hint=f"stop that one with `rota --dir {folder} stop`, or leave the folder out of `include`",
         )
 
@@ -631,7 +629,7 @@ class ProjectIncluded(RotaError, code="project_included"):
     def __init__(self, folder: str, host: str, *, verb: str) -> None:
         super().__init__(
             f"{folder} is included by {host}/rota.yaml, whose scheduler runs its jobs",
-            hint=f"`rota --dir {host} {verb}` does that for all projects; or take this one out of `include`",
+            hint=f"`rota --dir {host} {verb}` does that for all projects; or remove this one from `include`",
         )
 
 
@@ -645,7 +643,7 @@ class NoScheduler(RotaError, code="no_scheduler"):
 class CallerDismissed(NoScheduler, code="caller_dismissed"):
     """The scheduler stopped before a direct call finished."""
 
-    def __init__(self, name: str, what: str = "stopped before it began") -> None:
+    def __init__(self, name: str, what: str = "stopped before it started") -> None:
         hint = "start one with `rota serve` and call again"
         RotaError.__init__(self, f"the direct call of {name!r}: the scheduler {what}", hint=hint)
 
@@ -655,7 +653,7 @@ class NoHttp(NoScheduler, code="no_http"):
 
     def __init__(self, state: str, why: str = "no scheduler is running") -> None:
         hint = "start one with `rota serve`, without --no-http"
-        RotaError.__init__(self, f"there is no HTTP API of {state}: {why}", hint=hint)
+        RotaError.__init__(self, f"no HTTP API for {state}: {why}", hint=hint)
 
 
 class ListenRefused(RotaError, code="listen_refused"):
@@ -684,7 +682,7 @@ class WorkerNameTaken(RotaError, code="worker_name_taken"):
         where = f"{host}:{state}" if state else host
         super().__init__(
             f"the worker {name!r} is {where}",
-            hint=f"choose another --name, or `rota workers forget {name}` if that one is gone for good",
+            hint=f"choose another --name, or `rota workers forget {name}` if that worker is gone for good",
         )
 
 
@@ -714,7 +712,7 @@ class UnknownAdapter(RotaError, code="unknown_adapter"):
     """No adapter has this name."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
-        hint = f"{guess(near)}an agent that rota does not know is `custom`"
+        hint = f"{guess(near)}use the adapter `custom` for other programs"
         super().__init__(f"no adapter is named {name!r}", hint=hint)
 
 
@@ -763,7 +761,7 @@ class UpgradeBlocked(StateError, code="upgrade_blocked"):
     def __init__(self, place: str, processes: Sequence[str], *, schema: int, wanted: int, hint: str) -> None:
         more = f" and {len(processes) - _NAMED_PROCESSES} more" if len(processes) > _NAMED_PROCESSES else ""
         users = f"{', '.join(processes[:_NAMED_PROCESSES])}{more}"
-        form = f"is of schema {schema} and has to be upgraded to {wanted} for this rota"
+        form = f"has schema {schema} and needs an upgrade to {wanted} for this rota"
         super().__init__(f"the database {place} {form}, but is in use by {users}", hint=hint)
 
 
@@ -802,7 +800,7 @@ class MoveUnfinished(StateError, code="move_unfinished"):
 
     def __init__(self, place: str) -> None:
         hint = "run the same `rota migrate` again: it continues where it stopped"
-        super().__init__(f"a move into {place} was begun and is not finished", hint=hint)
+        super().__init__(f"a migration to {place} is not finished", hint=hint)
 
 
 class MoveRefused(RotaError, code="move_refused"):
@@ -831,7 +829,7 @@ class BackupUnusable(RotaError, code="backup_unusable"):
     """A file is not a complete backup of rota."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path} cannot be restored: {why}", hint="nothing was changed; take another backup")
+        super().__init__(f"{path} cannot be restored: {why}", hint="nothing was changed; use another backup")
 
 
 class StateExists(RotaError, code="state_exists"):
@@ -839,7 +837,7 @@ class StateExists(RotaError, code="state_exists"):
 
     def __init__(self, state: str) -> None:
         super().__init__(
-            f"there is a state in {state} already",
+            f"{state} already has a state",
             hint="nothing was changed; --force moves it aside, or restore into another folder with --dir",
         )
 
@@ -848,11 +846,11 @@ class FileExists(RotaError, code="file_exists"):
     """The file to write already exists."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is there already", hint="nothing was written; move it away, or use another folder")
+        super().__init__(f"{path} already exists", hint="nothing was written; move it away, or use another folder")
 
 
 class OutputUnwritable(RotaError, code="output_unwritable"):
     """The output of a command cannot be written."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the output cannot be written: {why}", hint="make room there, or write it elsewhere")
+        super().__init__(f"the output cannot be written: {why}", hint="free space there, or write it elsewhere")

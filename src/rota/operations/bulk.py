@@ -48,10 +48,10 @@ def trigger_many(
     Errors name an item by its title, such as a line of a file.
     """
     if not params_list:
-        raise InvalidValue(f"no runs of {name!r} are asked for", hint="name at least one set of params")
+        raise InvalidValue(f"no runs of {name!r} were requested", hint="name at least one set of params")
     if len(params_list) > MAX_TRIGGERED_RUNS:
-        hint = f"make {MAX_TRIGGERED_RUNS:,} at most, then the next ones"
-        raise InvalidValue(f"{len(params_list):,} runs are too many at once", hint=hint)
+        hint = f"create at most {MAX_TRIGGERED_RUNS:,} per call"
+        raise InvalidValue(f"{len(params_list):,} runs are too many for one call", hint=hint)
     titles = titles or [f"item {index}" for index in range(1, len(params_list) + 1)]
     operation = partial(_trigger_many, name=name, params_list=params_list, titles=titles, force=force, now=now)
     if dry_run:
@@ -200,7 +200,7 @@ def backfill(store: Store, name: str, wanted: Range, *, now: datetime, dry_run: 
     """Insert a run for each instant of the job's schedule in a past range without a backfilled run."""
     since, until = iso(wanted.since), iso(wanted.until)
     if wanted.until > now:
-        raise InvalidValue(f"{until} is in the future", hint="a backfill is of the past; end it now or earlier")
+        raise InvalidValue(f"{until} is in the future", hint="a backfill covers the past; use an earlier end")
     if wanted.since >= wanted.until:
         raise InvalidValue(f"the range from {since} to {until} is empty", hint="--from must lie before --to")
     operation = partial(_backfill, name=name, wanted=wanted, now=now)
@@ -243,7 +243,7 @@ def instants_of(job: Job, wanted: Range) -> list[datetime]:
     instants = list(islice((at for at in coming if excluded_until(schedule, at) is None), MAX_INSTANTS + 1))
     if len(instants) > MAX_INSTANTS:
         message = f"the range holds more than {MAX_INSTANTS:,} instants of {job.name!r}"
-        raise InvalidValue(message, hint="take a shorter range")
+        raise InvalidValue(message, hint="use a shorter range")
     return instants
 
 

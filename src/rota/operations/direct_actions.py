@@ -90,8 +90,8 @@ def _refuse_too_large(db: Database, draws: Sequence[Draw]) -> None:
             declared = ", ".join(sorted(capacity)) or "none"
             raise InvalidValue(f"no pool is named {draw.pool!r}", hint=f"declared pools: {declared}")
         if draw.cost > capacity[draw.pool]:
-            text = f"pool {draw.pool!r} holds {capacity[draw.pool]}, the call would draw {draw.cost}"
-            raise InvalidValue(text, hint="raise it under `pools:`, or draw less")
+            text = f"pool {draw.pool!r} holds {capacity[draw.pool]}, the call needs {draw.cost}"
+            raise InvalidValue(text, hint="raise it under `pools:`, or use less")
 
 
 def require_scheduler(state: Path) -> None:
@@ -132,7 +132,7 @@ def look_at(store: Store, state: Path, call_id: str, *, name: str) -> DirectView
     if view is None:
         raise CallerDismissed(name)
     if unserved and not view.status.final and unattended(state, view):
-        raise CallerDismissed(name, "stopped before it began" if view.started_at is None else "is gone")
+        raise CallerDismissed(name, "stopped before it started" if view.started_at is None else "is gone")
     return view
 
 

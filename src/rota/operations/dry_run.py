@@ -83,14 +83,14 @@ class Peeked(Struct, frozen=True):
     def text(self) -> str:
         """The result in one line."""
         if self.problem is not None:
-            return f"{say_source(self.source)} could not be asked: {self.problem}"
+            return f"{say_source(self.source)} did not answer: {self.problem}"
         return say_ahead(self.source, self.ahead, holders=list(self.holders))
 
     @property
     def obstacle(self) -> str | None:
         """The reason why a run would be skipped, or None."""
         if self.problem is not None:
-            return "it would fail at once, as its source has no secret" if self.fails else SKIPPED
+            return "it would fail at once: its source has no secret" if self.fails else SKIPPED
         return "it would be SKIPPED no_work" if self.ahead.open == 0 else None
 
 
@@ -504,8 +504,8 @@ def overlap_words(rehearsal: DryRunReport) -> str:
         return f"{policy} → cancels {len(verdict.run_ids)} unfinished"
     if rehearsal.overlap.replaces:
         retries = ", ".join(one.handle for one in rehearsal.overlap.replaces)
-        return f"{policy} → takes the place of the retry {retries}, which waits for its backoff"
-    return f"{policy} → nothing in the way"
+        return f"{policy} → replaces the retry {retries}, which waits for its backoff"
+    return f"{policy} → no active run"
 
 
 COUNTED = 10_000

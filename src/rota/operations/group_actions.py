@@ -64,7 +64,9 @@ def _check_members(db: Database, members: Sequence[Member]) -> None:
         job = find_job(db, member.job)
         refuse_disabled(job)
         if job.spec.work.kind is Kind.GROUP:
-            raise errors.InvalidValue(f"{job.name!r} is a group, and groups hold no groups", hint="name its jobs")
+            raise errors.InvalidValue(
+                f"{job.name!r} is a group, and groups cannot contain groups", hint="name its jobs"
+            )
         merged_params(job.spec, member.params)
 
 

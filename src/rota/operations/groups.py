@@ -108,7 +108,7 @@ def _numbered(db: Database, name: str, number: int) -> Group:
     matches = groups.group_by_number(db, name, number)
     if len(matches) > 1:
         listed = " or ".join(group.id for group in matches)
-        raise InvalidValue(f"{name}:{number} names two groups", hint=f"write an identifier: {listed}")
+        raise InvalidValue(f"{name}:{number} matches two groups", hint=f"write an identifier: {listed}")
     if not matches:
         raise _unknown(db, f"{name}:{number}", name)
     return matches[0]
@@ -120,7 +120,7 @@ def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
         return UnknownGroup(handle, "that is a job")
     if job is not None:
         hint = f"start it with `rota run {name}`; `rota show {name}` shows its members and when it is due"
-        return UnknownGroup(handle, "it has not begun", hint=hint)
+        return UnknownGroup(handle, "it has not started", hint=hint)
     return UnknownGroup(handle, near=get_close_matches(name, [line.name for line in _list_groups(db)], n=1))
 
 

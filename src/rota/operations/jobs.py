@@ -141,9 +141,9 @@ class JobsPage(Struct, frozen=True):
 def page_of_jobs(store: Store, query: JobQuery, *, number: int = 1, limit: int = 50) -> JobsPage:
     """Return one page of matching jobs; a number beyond the last page returns the last page."""
     if query.state and query.state not in STATES:
-        raise InvalidValue(f"jobs have no state {query.state[:60]!r}", hint=f"there are: {', '.join(STATES)}")
+        raise InvalidValue(f"no job state is named {query.state[:60]!r}", hint=f"there are: {', '.join(STATES)}")
     if not 1 <= limit <= MAX_PAGE:
-        raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {MAX_PAGE}")
+        raise InvalidValue(f"a page size of {limit} is not allowed", hint=f"use 1 to {MAX_PAGE}")
     return store.read(partial(_page, query=query, number=number, limit=limit))
 
 
@@ -227,5 +227,5 @@ def _changes(before: Version, after: Version) -> tuple[str, ...]:
     if before.paused != after.paused:
         return (*changes, "paused" if after.paused else "resumed")
     if before.schedules != after.schedules and before.spec.enabled == after.spec.enabled:
-        return (*changes, "fires from here on" if after.schedules else "fires no more")
+        return (*changes, "fires from now on" if after.schedules else "fires no more")
     return tuple(changes) or ("stored again",)

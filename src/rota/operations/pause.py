@@ -40,7 +40,7 @@ def pause(
 ) -> Paused:
     """Pause jobs until they are resumed or until `until`; a pause of everything also stops claims."""
     if until is not None and until <= now:
-        raise InvalidValue(f"a pause until {until.isoformat()} is over already", hint="name a time in the future")
+        raise InvalidValue(f"{until.isoformat()} is in the past", hint="name a time in the future")
 
     def change(db: Database) -> Paused:
         chosen_jobs = choose(db, chosen)
@@ -133,5 +133,5 @@ def choose(db: Database, chosen: JobSelection) -> list[Job]:
         raise InvalidValue("no job is named", hint="name jobs, a --label, or --all")
     matches = [job for job in jobs.all_jobs(db) if job.retired_at is None and has_labels(job, chosen.labels)]
     if chosen.labels and not matches:
-        raise InvalidValue(f"no job carries the label {' and '.join(chosen.labels)}", hint="`rota list` shows the jobs")
+        raise InvalidValue(f"no job has the label {' and '.join(chosen.labels)}", hint="`rota list` shows the jobs")
     return matches

@@ -69,9 +69,9 @@ def refuse_others(job: Job, maker: Author) -> None:
     """Refuse to change a job of another author, or of a file."""
     if job.made is None:
         from_file = job.source.startswith(FILE)
-        raise NotYours(job.name, "comes from rota.yaml" if from_file else "was not made with the tools")
+        raise NotYours(job.name, "comes from rota.yaml" if from_file else "was not created with the tools")
     if job.made.by != maker.name:
-        raise NotYours(job.name, f"was made by {job.made.by}")
+        raise NotYours(job.name, f"was created by {job.made.by}")
 
 
 def _judge(

@@ -182,7 +182,7 @@ def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> s
         if drained:
             return f"all workers are drained: {', '.join(drained)}"
         pools = ", ".join(draw.pool for draw in one.draws)
-        return f"no worker that is there takes it: it draws on {pools or 'no pool'}"
+        return f"no running worker accepts it: it uses {pools or 'no pool'}"
     if hold.held is Held.SLOT:
         return f"no slot is free: {view.beat.slots_taken} of {view.beat.slots} taken"
     if hold.pool is None:
@@ -208,11 +208,11 @@ def draw_words(one: ReadyRun) -> str:
 
 def _pool_words(one: ReadyRun, pool: PoolUse | None) -> str:
     if pool is None:
-        return f"pool {one.hold.pool} is not there"
+        return f"pool {one.hold.pool} does not exist"
     cost = next(draw.cost for draw in one.draws if draw.pool == pool.name)
     if cost > pool.capacity:
-        return f"pool {pool.name} holds {pool.capacity}, the run draws {cost}: raise its capacity"
+        return f"pool {pool.name} holds {pool.capacity}, the run needs {cost}: raise its capacity"
     if pool.capacity - pool.used >= cost:
-        return f"pool {pool.name} is kept for a run before it"
+        return f"pool {pool.name} is reserved for a run before it"
     by = f" by {', '.join(pool.holders[:3])}{'…' * (len(pool.holders) > 3)}" if pool.holders else ""
     return f"pool {pool.name}: {pool.used} of {pool.capacity} used{by}"

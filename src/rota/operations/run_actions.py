@@ -88,7 +88,7 @@ def _trigger(
     recorded = {} if by is None else {"by": count_start(db, by, now=now, force=force)}
     refuse_disabled(job)
     if job.expired(now):
-        raise errors.JobDisabled(job.name, "over: it was made for a time that has passed")
+        raise errors.JobDisabled(job.name, "expired: its time has passed")
     merged = merged_params(job.spec, params)
     start = judge_start(db, job, [merged], force=force)
     verdict = admitted(job, start)
@@ -110,7 +110,7 @@ def admitted(job: Job, start: ManualStart) -> Allow | After | Replace:
     """Return the verdict of a manual start, or raise the error that names the run in the way."""
     if isinstance(start.verdict, Refuse):
         raise errors.OverlapRefused(job.name, start.verdict.blocking.handle, job.spec.overlap.policy.value)
-    assert not isinstance(start.verdict, TooMany), "one run is refused by name, never as a set"
+    assert not isinstance(start.verdict, TooMany), "a single run is refused by name"
     return start.verdict
 
 
@@ -123,7 +123,7 @@ def start_decisions(job: Job, start: ManualStart) -> dict[str, Any]:
 def refuse_disabled(job: Job) -> None:
     """Raise JobDisabled or JobProvisional if a job cannot be started by hand."""
     if job.retired_at is not None:
-        gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
+        gone = "the file no longer has it" if job.made is None else "it was removed, or it expired"
         raise errors.JobDisabled(job.name, f"retired: {gone}")
     if job.provisional_at is not None:
         raise errors.JobProvisional(job.name)
@@ -307,8 +307,8 @@ def move_runs(
 ) -> list[ReorderedRun]:
     """Move queued runs, in their given order, within their priority."""
     if destination.where is Where.TO and not 1 <= destination.place <= PLACES:
-        message = f"there is no place {destination.place} to move to"
-        raise errors.InvalidValue(message, hint=f"places go from 1 to {PLACES}")
+        message = f"position {destination.place} does not exist"
+        raise errors.InvalidValue(message, hint=f"positions go from 1 to {PLACES}")
     operation = partial(_move, handles=handles, destination=destination, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
 
@@ -320,7 +320,7 @@ def step_run(store: Store, handle: str, *, steps: int, now: datetime) -> Reorder
         run = _placed(find_run(db, handle))
         place = queue.place_in_queue(db, run, limit=PLACES) if run.waiting_for is None else None
         if place is None:
-            raise errors.InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
+            raise errors.InvalidValue(f"{run.handle} has no position to move from", hint="move it first or last")
         destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
         return _move(db, handles=[run.handle], destination=destination, now=now)[0]
 
@@ -348,7 +348,7 @@ def _placed(run: Run) -> Run:
     if run.status is not Status.QUEUED:
         raise errors.NotQueued(run.handle, run.status.shown)
     if run.lane_id == GROUP_LANE:
-        raise errors.InvalidValue(f"{run.handle} is the run of a group, which takes no place", hint="move its members")
+        raise errors.InvalidValue(f"{run.handle} is the run of a group, which has no position", hint="move its members")
     return run
 
 
@@ -356,7 +356,7 @@ def _other(db: Database, destination: Destination, chosen: Sequence[Run]) -> Run
     other = _placed(find_run(db, destination.other))
     for run in chosen:
         if run.id == other.id:
-            raise errors.InvalidValue(f"{run.handle} cannot stand before itself", hint="name another run")
+            raise errors.InvalidValue(f"{run.handle} cannot be moved before itself", hint="name another run")
         if run.rank != other.rank:
             raise errors.OtherPriority(run.handle, other.handle, priority=run.priority, wanted=other.priority)
     return other
@@ -405,7 +405,7 @@ def edit_run(
 ) -> Edited:
     """Change a queued run: its params until its first dispatch, its priority until it starts."""
     if not params and priority is None:
-        raise errors.InvalidValue("nothing to change is named", hint="name a --param or a --priority")
+        raise errors.InvalidValue("no change is given", hint="name a --param or a --priority")
     if priority is not None and priority not in PRIORITIES:
         raise errors.InvalidValue(f"the priority {priority} is out of range", hint="priorities go from -1000 to 1000")
     operation = partial(_edit, handle=handle, params=params or {}, priority=priority, now=now)

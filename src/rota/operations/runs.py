@@ -264,7 +264,7 @@ def search_output(
         runs = history(store, job=name, labels=() if name else labels, since=since, limit=MAX_SEARCHED_RUNS)
     result = _search(state, runs, wanted, limit=limit)
     if result.stopped is None and len(runs) == MAX_SEARCHED_RUNS:
-        return replace(result, stopped=f"only the newest {MAX_SEARCHED_RUNS:,} runs were looked at")
+        return replace(result, stopped=f"searched only the newest {MAX_SEARCHED_RUNS:,} runs")
     return result
 
 
@@ -278,7 +278,7 @@ def _search(state: Path, runs: Sequence[Run], wanted: str, *, limit: int) -> Sea
                 matches.setdefault((run.id, number), Match(run, number, cut))
             if len(matches) >= limit or left <= 0:
                 why = counted(limit, "line") if left > 0 else f"{MAX_SEARCHED_BYTES // 1_000_000} MB of output"
-                stopped = f"stopped after {why}: narrow it with --since or a job"
+                stopped = f"stopped after {why}: narrow the search with --since or a job"
                 return SearchResult(tuple(matches.values()), count, stopped)
     return SearchResult(tuple(matches.values()), len(runs))
 
@@ -326,7 +326,7 @@ def history_with(store: Store, text: str | None, *, limit: int, **asked: Unpack[
 def wanted_text(text: str) -> str:
     """Return a search text in lower case; refuse an empty text."""
     if not text.strip():
-        raise InvalidValue("there is no text to look for", hint="write --grep TEXT")
+        raise InvalidValue("no text to search for", hint="write --grep TEXT")
     return text.casefold()
 
 
@@ -395,7 +395,7 @@ def page_of_runs(store: Store, query: Query, *, cursor: str | None = None, limit
     A page of a text search may be short and still have a next page.
     """
     if not 1 <= limit <= MAX_PAGE:
-        raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {MAX_PAGE}")
+        raise InvalidValue(f"a page size of {limit} is not allowed", hint=f"use 1 to {MAX_PAGE}")
     asked = _asked(query, cursor)
     if query.text:
         saying = runs_saying(store, query.text, limit=limit, among=MAX_SCANNED_ROWS, **asked)
@@ -435,14 +435,16 @@ def _cursor(query: Query, last: Run | Said) -> str:
 def _position(query: Query, cursor: str | None) -> RunFilter:
     if cursor is None:
         return {}
-    invalid = InvalidValue("that is no cursor", hint="pass `next` of the page before, or begin without one")
+    invalid = InvalidValue(
+        "the cursor is not valid", hint="pass `next` of the previous page, or start without a cursor"
+    )
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         mark, _, place = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition("|")
     except ValueError:
         raise invalid from None
     if mark != query.mark:
-        raise InvalidValue("the cursor belongs to another query", hint="begin again without a cursor")
+        raise InvalidValue("the cursor belongs to another query", hint="start again without a cursor")
     if query.job and place.isdecimal() and len(place) <= 18:
         return {"before_number": int(place)}
     if query.job or not is_id(place):

@@ -137,7 +137,7 @@ def _no_next(view: JobView) -> str:
 
 def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: datetime) -> str:
     """Return the end and the reason of a pause: ` until 22:43 (kernel upgrade)`; empty without both."""
-    over = ", which is over" if until is not None and until <= now else ""
+    over = ", which has ended" if until is not None and until <= now else ""
     end = f" until {day_time(until, zone, now=now, seconds=bool(until.second))}{over}" if until else ""
     return f"{end} ({plain(reason)})" if reason else end
 
@@ -145,7 +145,7 @@ def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: d
 def everything_words(pause: PauseState, *, zone: str, now: datetime) -> str:
     """Return the pause of everything, with its end, its reason and the command to resume."""
     told = pause_words(pause.until, pause.reason, zone=zone, now=now)
-    cause = "the scheduler crashed again and again: find the cause in its log, then " if pause.reason == REASON else ""
+    cause = "the scheduler crashed repeatedly: find the cause in its log, then " if pause.reason == REASON else ""
     return f"everything{told}: nothing fires or starts; {cause}continue with `rota resume --all`"
 
 
@@ -301,7 +301,7 @@ def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
     if run.denied_tools:
         yield "denied", plain(", ".join(run.denied_tools))
     if run.session_id:
-        resumed = " (gone on with)" if run.decisions.get("session") == run.session_id else ""
+        resumed = " (resumed)" if run.decisions.get("session") == run.session_id else ""
         yield "session", plain(run.session_id) + resumed
     if (place := say_workspace(run, view.worktree)) is not None:
         yield "workspace", plain(place)
@@ -312,7 +312,7 @@ def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
 def told_pairs(view: RunView) -> Pairs:
     """Yield the notifications of a run with their status."""
     for one in view.deliveries:
-        tries = f", {one.attempts} tries" if one.attempts > 1 else ""
+        tries = f", {counted(one.attempts, 'attempt')}" if one.attempts > 1 else ""
         error = f": {plain(one.error)}" if one.error and one.finished_at else ""
         yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
 
@@ -489,7 +489,7 @@ def over_words(view: AccountView) -> str:
     if not view.over:
         return ""
     over = say_amount(view.over, view.account.unit)
-    why = "it only warns" if view.account.policy == "warn" else "runs cost more than they were expected to"
+    why = "the policy is `warn`" if view.account.policy == "warn" else "runs cost more than estimated"
     return f"{view.account.name} is {over} above its limit: {why}"
 
 

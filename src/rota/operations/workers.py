@@ -111,10 +111,10 @@ def slots_of_all(found: Sequence[WorkerState]) -> tuple[int, int]:
 def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
     """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
     if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
-        what = "no machine serves: what is due does not fire"
+        what = "no machine serves: due jobs do not fire"
         yield Attention("workers", what, "rota serve", kind="workers", sign=what)
     if drained := all_drained(found):
-        what = f"all that are there are drained ({', '.join(drained)}): no run is taken"
+        what = f"all running workers are drained ({', '.join(drained)}): no run is claimed"
         yield Attention("workers", what, f"rota workers resume {drained[0]}", kind="workers", sign=what)
     for one in found:
         name, left = one.worker.called, counted(one.taken, "run")
@@ -126,7 +126,7 @@ def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
             what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
             yield Attention(name, what, "rota workers", kind="clock", sign=name)
         if one.crashes:
-            what = f"was drained, since it crashed {one.crashes} times in a row: find the cause"
+            what = f"was drained because it crashed {one.crashes} times in a row: find the cause"
             yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)
 
 
@@ -149,7 +149,7 @@ def read_labels(written: Sequence[str]) -> dict[str, str]:
     for word in written:
         key, equals, value = word.partition("=")
         if not equals or not NAME.fullmatch(key) or len(value) > 200:
-            raise InvalidValue(f"{word!r} is no label", hint="write --label key=value")
+            raise InvalidValue(f"{word!r} is not a label", hint="write --label key=value")
         found[key] = value
     return found
 
@@ -211,7 +211,7 @@ def register(store: Store, name: str, *, lost_after: timedelta = LOST_AFTER, now
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a worker's name", hint="use 1 to 100 letters, digits and . _ -")
     if not timedelta(seconds=1) <= lost_after <= LONGEST:
-        raise InvalidValue(f"{lost_after.total_seconds():g} s is no time to be lost after", hint="use 1 s to 1 day")
+        raise InvalidValue(f"{lost_after.total_seconds():g} s is not a valid time", hint="use 1 s to 1 day")
     return store.write(partial(_register, name=name, lost_after=lost_after, now=now))
 
 

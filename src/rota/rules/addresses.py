@@ -65,7 +65,7 @@ def read_address(url: str, *, allow_private: Collection[str] = ()) -> Address:
         return address
     if address.scheme == "http":
         hint = f"write https, or `allow_private: [{address.place}]`"
-        raise AddressRefused(f"{address.place} is written with http", hint=hint)
+        raise AddressRefused(f"{address.place} uses http", hint=hint)
     literal = _literal(address.name)
     if literal is not None and not is_public(literal):
         raise private(address)
@@ -79,20 +79,20 @@ def is_allowed(address: Address, allow_private: Collection[str]) -> bool:
 
 def private(address: Address) -> AddressRefused:
     """Return the error for a place outside of the public internet."""
-    hint = f"where it shall be reached, write `allow_private: [{address.place}]`"
+    hint = f"to allow it, write `allow_private: [{address.place}]`"
     return AddressRefused(f"{address.place} leads to a private address", hint=hint)
 
 
 def _parse(url: str) -> Address:
     if len(url) > MAX_URL_LENGTH or not url.isprintable() or " " in url:
-        raise AddressRefused("it is too long, or holds blanks or control characters", hint=HINT)
+        raise AddressRefused("it is too long, or contains blanks or control characters", hint=HINT)
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname or "", parts.port
     except ValueError:
-        raise AddressRefused("it is no http or https address", hint=HINT) from None
+        raise AddressRefused("it is not an http or https address", hint=HINT) from None
     if scheme not in PORTS or not host or port == 0:
-        raise AddressRefused("it is no http or https address", hint=HINT)
+        raise AddressRefused("it is not an http or https address", hint=HINT)
     if parts.username is not None or parts.password is not None:
         raise AddressRefused("it holds a user or a password", hint="put the whole address into a secret without them")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -108,7 +108,7 @@ def agent_outcome(
     if ended.reason in DECIDED:
         return outcome
     if resumed is not None and is_lost(result, resumed):
-        words = f"the session {resumed.id!r} could not be gone on with, the next run begins a new one: {result.error}"
+        words = f"the session {resumed.id!r} could not be resumed, the next run starts a new one: {result.error}"
         error = cut(words, ERROR_LIMIT)
         failed = replace(outcome, status=Status.FAILED, reason=Reason.AGENT_ERROR, error=error, summary=None)
         return replace(failed, session_lost=resumed.id)
@@ -203,31 +203,31 @@ def judge_start(policy: AgentPolicy, *, started: int, force: bool = False) -> Al
         text = "an agent starts a job only as its overlap and conditions allow"
         return PolicyRefusal("no_force", text, "start it without `force`, or ask the owner to start it")
     if started >= policy.creations_per_hour:
-        text = f"this maker started {counted(started, 'run')} in the last hour, limit {policy.creations_per_hour}"
+        text = f"this author started {counted(started, 'run')} in the last hour, limit {policy.creations_per_hour}"
         return PolicyRefusal("too_many_starts", text, "wait, or give a job a schedule of its own")
     return Allowed()
 
 
 def _switched_off() -> PolicyRefusal:
-    return PolicyRefusal("switched_off", "this project does not allow tools to make or start jobs", ASK)
+    return PolicyRefusal("switched_off", "this project does not allow tools to create or start jobs", ASK)
 
 
 def _refuse_maker(policy: AgentPolicy, facts: MakerFacts, spec: JobSpec) -> PolicyRefusal | None:
     depth = facts.maker.depth + 1
     if spec.work.kind is not Kind.AGENT:
-        return PolicyRefusal("no_agent_work", "only tasks for an agent can be scheduled, no commands or functions", ASK)
+        return PolicyRefusal("no_agent_work", "only tasks for agents can be scheduled, not commands or functions", ASK)
     if not policy.enabled:
         return _switched_off()
     if depth > policy.max_depth:
-        text = f"jobs make jobs {policy.max_depth} deep here, and this one would be of depth {depth}"
+        text = f"jobs may create jobs to depth {policy.max_depth}, and this one would have depth {depth}"
         return PolicyRefusal("too_deep", text, "do the work in this run, or report what should be scheduled")
     if facts.new and facts.created >= policy.creations_per_hour:
-        text = f"this maker created {counted(facts.created, 'job')} in the last hour, limit {policy.creations_per_hour}"
-        return PolicyRefusal(
-            "too_many_creations", text, "wait, or change a job that is there: the same name changes it"
+        text = (
+            f"this author created {counted(facts.created, 'job')} in the last hour, limit {policy.creations_per_hour}"
         )
+        return PolicyRefusal("too_many_creations", text, "wait, or change an existing job: the same name changes it")
     if facts.active >= policy.max_active:
-        text = f"this maker has {facts.active} active jobs, {policy.max_active} are allowed"
+        text = f"this author has {counted(facts.active, 'active job')}, the limit is {policy.max_active}"
         return PolicyRefusal("too_many_jobs", text, "unschedule one that is no longer needed: list_jobs with mine=true")
     return None
 
@@ -238,16 +238,14 @@ def _refuse_schedule(
     schedule = spec.schedule
     if schedule.manual or schedule.reboot:
         return PolicyRefusal(
-            "no_schedule", "the job has no times", "give `schedule` (cron), `interval_seconds` or `at`"
+            "no_schedule", "the job has no schedule", "give `schedule` (cron), `interval_seconds` or `at`"
         )
     if schedule.at is not None and schedule.at >= now + policy.expires_after:
         text = f"{schedule.at.isoformat()} is more than {say_duration(policy.expires_after)} away"
-        return PolicyRefusal(
-            "too_far", text, f"what is made here ends after {say_duration(policy.expires_after)}; {ASK}"
-        )
+        return PolicyRefusal("too_far", text, f"such jobs expire after {say_duration(policy.expires_after)}; {ASK}")
     if spec.enabled and not fires:
         return PolicyRefusal(
-            "never_fires", "the schedule has no instant before the job expires", "look with preview_schedule"
+            "never_fires", "the schedule has no instant before the job expires", "check it with preview_schedule"
         )
     return _refuse_pace(policy, spec, fires)
 
@@ -257,7 +255,7 @@ def _refuse_pace(policy: AgentPolicy, spec: JobSpec, fires: Sequence[datetime]) 
     least = min((gap for gap in gaps if gap is not None), default=None)
     if least is None or least >= policy.min_interval:
         return None
-    text = f"the job would start every {say_duration(least)}, at least {say_duration(policy.min_interval)} are needed"
+    text = f"the job would start every {say_duration(least)}, the minimum is {say_duration(policy.min_interval)}"
     return PolicyRefusal("too_often", text, f"use an interval of {policy.min_interval.total_seconds():.0f} s or more")
 
 
@@ -279,7 +277,7 @@ def _refuse_access(policy: AgentPolicy, spec: JobSpec) -> PolicyRefusal | None:
     work = spec.work.agent
     if work is None or not more_access(work.access, policy.access):
         return None
-    text = f"the agent {work.agent} has access {work.access}, and jobs made here get {policy.access} at most"
+    text = f"the agent {work.agent} has access {work.access}, and such jobs get at most {policy.access}"
     return PolicyRefusal("more_access", text, "choose another `provider`, or " + ASK)
 
 
@@ -299,7 +297,7 @@ def _refuse_beyond(spec: JobSpec, limits: Limits | None) -> PolicyRefusal | None
 
 def _refuse_money(spec: JobSpec, work: AgentWork, limits: Limits) -> PolicyRefusal | None:
     if limits.max_usd is not None and (work.max_usd is None or work.max_usd > limits.max_usd):
-        text = f"this run may cost {say_dollars(limits.max_usd)}, and the job would not be held to that"
+        text = f"this run may cost {say_dollars(limits.max_usd)}, and the job would have no such limit"
         return PolicyRefusal("more_money", text, "choose another `provider`, or " + ASK)
     missing = sorted(set(limits.accounts) - {spend.account for spend in spec.budgets})
     if missing:
@@ -354,7 +352,7 @@ def further_tools(work: AgentWork, limits: Limits) -> str:
     if not limits.allowed_tools:
         return ""
     if not work.allowed_tools:
-        return "all that its access gives"
+        return "all tools of its access"
     return ", ".join(tool for tool in work.allowed_tools if tool not in limits.allowed_tools)
 
 

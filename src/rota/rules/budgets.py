@@ -113,7 +113,7 @@ def say_usage(usage: Mapping[str, Any]) -> str:
 
 def say_gate(told: Mapping[str, Any]) -> str:
     """Return the decisions of the accounts about a run, as recorded at its gate."""
-    return "; ".join(_say_account_at_gate(one) for one in told.get("accounts", ())) or "its accounts are forgotten"
+    return "; ".join(_say_account_at_gate(one) for one in told.get("accounts", ())) or "its accounts no longer exist"
 
 
 def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
@@ -121,7 +121,7 @@ def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
 
     >>> account = {"account": "day", "unit": "usd", "estimate": 2_000_000, "origin": "max_usd", "answer": "pass"}
     >>> say_estimated({"accounts": [account]}, {"tokens_in": 5, "model": "sonnet"})
-    'day is charged $2.00, the estimate (by max_usd): no price of sonnet is known, add it to `prices`'
+    'day is charged $2.00, the estimate (by max_usd): `prices` has no entry for sonnet'
     >>> say_estimated({"accounts": [account]}, {"usd_millionths": 5})
     ''
     """
@@ -138,7 +138,7 @@ def _lacks(unit: Unit, usage: Mapping[str, Any]) -> bool:
 def _say_estimated(one: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
     unit = Unit(one["unit"])
     priced = unit is Unit.USD and "model" in usage and ("tokens_in" in usage or "tokens_out" in usage)
-    why = f"no price of {usage['model']} is known, add it to `prices`" if priced else "the run did not say what it used"
+    why = f"`prices` has no entry for {usage['model']}" if priced else "the run reported no usage"
     return f"{one['account']} is charged {say_amount(one['estimate'], unit)}, the estimate (by {one['origin']}): {why}"
 
 
@@ -243,8 +243,8 @@ def no_room(charge: Charge) -> str:
     amount = say_amount(wanted.amount, account.unit)
     if charge.never_fits:
         limit = say_amount(account.limit, account.unit)
-        needed = f"it would need {amount} (by {wanted.origin}), more than its whole limit of {limit}"
-        return f"can never have room: {needed}; set `estimate`, or raise the limit"
+        needed = f"it needs {amount} (by {wanted.origin}), more than its whole limit of {limit}"
+        return f"never has room: {needed}; set `estimate`, or raise the limit"
     used = say_used(charge.used, account.limit, account.unit)
     return f"has no room for {amount} more: {used} used or reserved"
 

@@ -85,7 +85,7 @@ def judge_place(path: PurePath, kind: str) -> Finding:
     """Judge the place of a state folder."""
     elsewhere = "keep the state on a local disk: set `state:` or ROTA_STATE"
     if is_network(kind):
-        text = f"{path} is on a network file system ({kind}), where SQLite's locks cannot be relied on"
+        text = f"{path} is on a network file system ({kind}), where SQLite's locks are not reliable"
         return Finding("file system", Severity.PROBLEM, text, elsewhere)
     service = synced_by(path)
     if service is not None:
@@ -99,18 +99,18 @@ def judge_room(path: PurePath, free: int) -> Finding:
     text = f"{free / MEGABYTE:,.0f} MB free on the disk of {path}"
     if free >= LOW_SPACE:
         return Finding("disk", Severity.OK, text)
-    remedy = "free some space; rota starts nothing new on a full disk, and continues by itself"
+    remedy = "free some space; rota starts no runs on a full disk, and continues by itself"
     return Finding("disk", Severity.PROBLEM if free < NO_SPACE else Severity.WARNING, f"only {text}", remedy)
 
 
 def judge_clock(now: datetime, newest: datetime | None) -> Finding:
     """Judge the wall clock: its year, and whether it is behind a stored time."""
     shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
-    remedy = "set the clock, and let it be kept by NTP"
+    remedy = "set the clock, and use NTP"
     if not EARLIEST <= now.year < LATEST:
-        return Finding("clock", Severity.PROBLEM, f"the wall clock says {shown}", remedy)
+        return Finding("clock", Severity.PROBLEM, f"the clock shows {shown}", remedy)
     if newest is not None and newest > now:
-        text = f"the wall clock says {shown}, but a scheduler was started at {newest:%Y-%m-%d %H:%M:%S} UTC"
+        text = f"the clock shows {shown}, but a scheduler started at {newest:%Y-%m-%d %H:%M:%S} UTC"
         return Finding("clock", Severity.WARNING, text, remedy)
     return Finding("clock", Severity.OK, shown)
 
@@ -157,7 +157,7 @@ FLUSHES = ("fsync", "full_page_writes")
 SPARE_CONNECTIONS = 10
 NAMES_SHOWN = 3
 NONE_RUNNING = Finding("scheduler", Severity.NOTE, "none is running", "start one with `rota serve`")
-NONE_HERE = Finding("scheduler", Severity.NOTE, "none runs in this folder; whether other machines serve cannot be told")
+NONE_HERE = Finding("scheduler", Severity.NOTE, "none is running in this folder; other machines are unknown")
 
 
 class Server(Struct, frozen=True):
@@ -186,10 +186,10 @@ def judge_server(server: Server) -> Iterator[Finding]:
 
 def _judge_rights(server: Server) -> Finding:
     if not server.may_write:
-        text = "the server takes no writes: it is a standby, or its role may not write"
-        return Finding("rights", Severity.PROBLEM, text, "name the server that is written to")
+        text = "the server refuses writes: it is a standby, or the role may not write"
+        return Finding("rights", Severity.PROBLEM, text, "use the primary server")
     if not server.owns:
-        text = "another role owns rota's tables, so that an upgrade of rota cannot change them"
+        text = "another role owns rota's tables, so an upgrade of rota cannot change them"
         return Finding("rights", Severity.WARNING, text, "use one role for all, or make its owner a member of this one")
     return Finding("rights", Severity.OK, "the role owns rota's tables and may write them")
 
@@ -197,7 +197,7 @@ def _judge_rights(server: Server) -> Finding:
 def _judge_flushing(server: Server) -> Iterator[Finding]:
     off = [name for name in FLUSHES if server.settings.get(name) == "off"]
     if off:
-        text = f"off: {', '.join(off)}; a power cut there may lose what was acknowledged, or damage it"
+        text = f"off: {', '.join(off)}; a power failure may lose or damage committed data"
         yield Finding("durability", Severity.PROBLEM, text, "turn it on in postgresql.conf")
         return
     setting = server.settings.get("synchronous_commit", "on")
@@ -211,7 +211,7 @@ def _judge_distance(server: Server) -> Finding:
     milliseconds = server.round_trip / timedelta(milliseconds=1)
     text = f"a round trip takes {milliseconds:.1f} ms"
     if server.round_trip > MAX_ROUND_TRIP:
-        return Finding("distance", Severity.WARNING, text, "runs start some of them late: move the database nearer")
+        return Finding("distance", Severity.WARNING, text, "runs start late: move the database closer")
     return Finding("distance", Severity.OK, text)
 
 
@@ -219,14 +219,14 @@ def _judge_clock(server: Server) -> Finding:
     way = "ahead of" if server.apart > timedelta() else "behind"
     text = f"this machine's clock is {abs(server.apart).total_seconds():.1f} s {way} the database's"
     if abs(server.apart) > MAX_CLOCK_DIFFERENCE:
-        return Finding("clocks", Severity.WARNING, text, "let NTP keep both: each machine fires by its own clock")
+        return Finding("clocks", Severity.WARNING, text, "use NTP on both: each machine fires by its own clock")
     return Finding("clocks", Severity.OK, text)
 
 
 def _judge_connections(server: Server) -> Finding:
     text = f"{server.connections} of {server.most_connections} connections are in use"
     if server.most_connections - server.connections < SPARE_CONNECTIONS:
-        remedy = "raise max_connections, or close others: a machine of rota uses up to a dozen"
+        remedy = "raise max_connections, or close others: rota uses up to twelve per machine"
         return Finding("connections", Severity.WARNING, text, remedy)
     return Finding("connections", Severity.OK, text)
 
@@ -245,7 +245,7 @@ def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: boo
     if here:
         return [Finding("scheduler", Severity.OK, f"beside it {claims}")] if claiming else []
     if claiming:
-        text = f"no machine serves, so nothing that is due fires; {claims}"
+        text = f"no machine serves, so due jobs do not fire; {claims}"
         return [Finding("scheduler", Severity.WARNING, text, "start `rota serve` on one of them, or here")]
     return [NONE_RUNNING]
 

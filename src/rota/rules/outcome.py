@@ -60,8 +60,8 @@ ONE_ATTEMPT = "one_attempt"
 OUTAGES = 24
 """The number of retries after outages of a provider: with the pauses, most of a day."""
 NEVER = {
-    Reason.UNKILLABLE: "its processes are still alive, and a second run beside them would do harm",
-    Reason.MEMBERS_FAILED: "a group is not retried as a whole; its members were, as each of their jobs says",
+    Reason.UNKILLABLE: "its processes are still alive, and a second run could conflict with them",
+    Reason.MEMBERS_FAILED: "a group is not retried as a whole; its members follow the policies of their jobs",
 }
 """Failures that are never retried automatically, and why."""
 
@@ -105,7 +105,7 @@ def not_retried(
     if reason in NEVER:
         return NEVER[reason]
     if reason is Reason.OUTAGE:
-        return f"its provider was out {OUTAGES + 1} times in a row" if outages >= OUTAGES else None
+        return f"its provider was unavailable {OUTAGES + 1} times in a row" if outages >= OUTAGES else None
     attempt -= outages
     if retry.max_attempts == 1:
         return "the job does not retry (`retry: false`)"

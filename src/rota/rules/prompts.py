@@ -236,7 +236,7 @@ def _wrong(inner: str, params: Collection[str], prompt: PromptPlaces | None) -> 
     if name not in _NAMES:
         listed = (*_NAMES, "params.NAME", *(_IN_PROMPTS if prompt else ()))
         places = [*_NAMES, *(_PARAM + param for param in params), *(_IN_PROMPTS if prompt else ())]
-        guess = did_you_mean(_short(name), places, f"known are {', '.join(listed)}; {BRACES_HINT}")
+        guess = did_you_mean(_short(name), places, f"use one of {', '.join(listed)}; {BRACES_HINT}")
         return f'no placeholder is named "{_short(name)}"; {guess}'
     if name == "scheduled_for":
         return _wrong_pattern(pattern) if ":" in inner else None
@@ -245,7 +245,7 @@ def _wrong(inner: str, params: Collection[str], prompt: PromptPlaces | None) -> 
 
 def _wrong_in_prompt(name: str, prompt: PromptPlaces | None) -> str | None:
     if prompt is None:
-        return f'"{_short(name)}" stands in prompts only; move it to `prompt` or `prompt_file`'
+        return f'"{_short(name)}" is allowed only in prompts; move it to `prompt` or `prompt_file`'
     output = _OUTPUT.fullmatch(name)
     if output is None:
         return None if prompt.item else f'"{_short(name)}" needs a work item; add `work_source:` to the job'
@@ -254,7 +254,7 @@ def _wrong_in_prompt(name: str, prompt: PromptPlaces | None) -> str | None:
     if not prompt.conditions:
         return f'"{name}" needs a condition; add `conditions:` to the job'
     places = "conditions.0.output" if prompt.conditions == 1 else f"0 to {prompt.conditions - 1}"
-    return f"the job has no condition {output[1]}; they are counted from 0, known are {places}"
+    return f"the job has no condition {output[1]}; they are numbered from 0, use {places}"
 
 
 def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | None:
@@ -271,7 +271,7 @@ def _wrong_pattern(pattern: str) -> str | None:
         return '"scheduled_for:" lacks its format; write {{ scheduled_for:%Y-%m-%d }}'
     for match in _DIRECTIVE.finditer(pattern):
         if match[1] not in DIRECTIVES or not match[1]:
-            return f'"%{match[1]}" is no part of a date; known are %Y %m %d %H %M %S %G %V %j %a %b %z and a few more'
+            return f'"%{match[1]}" is not a date format; use %Y %m %d %H %M %S %G %V %j %a %b %z and a few more'
     return None
 
 
@@ -299,12 +299,12 @@ def _value(inner: str, values: PlaceholderValues) -> str:
 def _in_prompt(name: str, values: PlaceholderValues) -> str:
     """Return a part of the work item, or the output of a condition, empty for a forced run."""
     if values.outputs is None:
-        raise InvalidValue(f'"{_short(name)}" stands in prompts only', hint="move it to `prompt` or `prompt_file`")
+        raise InvalidValue(f'"{_short(name)}" is allowed only in prompts', hint="move it to `prompt` or `prompt_file`")
     output = _OUTPUT.fullmatch(name)
     if output is not None:
         number = int(output[1])
         if values.outputs and number >= len(values.outputs):
-            raise InvalidValue(f"the run has no condition {number}", hint="they are counted from 0")
+            raise InvalidValue(f"the run has no condition {number}", hint="they are numbered from 0")
         return values.outputs[number].rstrip("\n") if values.outputs else ""
     if values.item is None:
         raise InvalidValue(f'"{_short(name)}" needs a work item', hint="add `work_source:` to the job")

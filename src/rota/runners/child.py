@@ -164,7 +164,7 @@ class Context:
     def sdk(self) -> Any:
         """Refuse: only the scheduler's process has its operations."""
         raise RuntimeError(
-            "ctx.sdk is there only for functions inside the scheduler's process; remove `isolate: process` and "
+            "ctx.sdk is available only to functions inside the scheduler; remove `isolate: process` and "
             "`python:`, or call the command: rota trigger JOB"
         )
 
@@ -172,8 +172,8 @@ class Context:
     def http(self) -> Any:
         """Refuse: only the scheduler's process can count requests."""
         raise RuntimeError(
-            "ctx.http is there only for functions inside the scheduler's process; remove `isolate: process` and "
-            "`python:`, or send requests yourself and tell their number: ctx.add_usage(requests=1)"
+            "ctx.http is available only to functions inside the scheduler; remove `isolate: process` and "
+            "`python:`, or send requests yourself and report their number: ctx.add_usage(requests=1)"
         )
 
     def add_usage(self, **used: Any) -> None:
@@ -322,7 +322,7 @@ def say_exception(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        text = "(its text cannot be read)"
+        text = "(unreadable text)"
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"

@@ -166,7 +166,7 @@ def working_folder(work: Work, run: RunFacts, surroundings: RunSurroundings) -> 
     written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
     folder = os.path.normpath(surroundings.project / written)
     if not os.path.exists(folder):
-        raise SpawnFailed(f"the folder {folder!r} of `cwd` does not exist", hint="make it, or correct `cwd`")
+        raise SpawnFailed(f"the folder {folder!r} of `cwd` does not exist", hint="create it, or correct `cwd`")
     if not os.path.isdir(folder) or not os.access(folder, os.X_OK):
         wrong = "cannot be entered" if os.path.isdir(folder) else "is a file"
         raise SpawnFailed(f"the folder {folder!r} of `cwd` {wrong}", hint="correct `cwd`, or its mode")
@@ -194,7 +194,7 @@ def check_on_path(program: str, env: Mapping[str, str]) -> None:
 def _find_on_path(program: str, cwd: str, path: str) -> None:
     files = (os.path.join(cwd, folder, program) for folder in path.split(os.pathsep))
     if not any(os.path.isfile(file) and os.access(file, os.X_OK) for file in files):
-        hint = "write its whole path, or set PATH under `env:`"
+        hint = "use the full path, or set PATH in `env:`"
         raise SpawnFailed(f"no program {program!r} is on PATH {path!r}", hint=hint)
 
 
@@ -295,8 +295,8 @@ def _write_files(launch: Launch, folder: Path) -> None:
     except OSError as error:
         words = f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(words, hint="make room on the disk of the state folder") from error
-        raise SpawnFailed(words, hint="look at the owner and mode of the state folder") from error
+            raise StorageFull(words, hint="free space on the disk of the state folder") from error
+        raise SpawnFailed(words, hint="check owner and mode of the state folder") from error
 
 
 def read_ended(folder: Path) -> Ended | None:
@@ -318,8 +318,8 @@ def _lost(left: list[int], overdue: str | None, *, timeout: float | None) -> Out
         return _failed(Reason.UNKILLABLE, f"the keeper is gone and processes {_pids(left)} cannot be killed")
     if overdue is not None:
         ended = _outcome(overdue, {"timeout": timeout}, Path())
-        return replace(ended, error=f"{ended.error}; its keeper was stopped and had to be killed")
-    return _failed(Reason.PROCESS_RESTARTED, "the run's keeper ended without an outcome")
+        return replace(ended, error=f"{ended.error}; its keeper was stopped and killed")
+    return _failed(Reason.PROCESS_RESTARTED, "the keeper of the run exited without a result")
 
 
 def _failed(reason: Reason, error: str, ended: Ended | None = None) -> Outcome:
@@ -339,7 +339,7 @@ def _outcome(why: str, ended: Ended, folder: Path) -> Outcome:
             after = say_duration(timedelta(seconds=ended.get("timeout") or 0))
             return _failed(Reason.TIMED_OUT, f"timed out after {after}", ended)
         case "stopped":
-            return _failed(Reason.SHUTDOWN, "stopped before it had finished", ended)
+            return _failed(Reason.SHUTDOWN, "stopped before it finished", ended)
         case "spawn_failed":
             return _failed(Reason.SPAWN_FAILED, str(ended["error"]), ended)
         case "unkillable":
@@ -398,7 +398,7 @@ def to_check(ended: Ended | None, folder: Path) -> CheckResult:
     """Return a condition's answer from the outcome of its keeper, with the first 64 KB of its output."""
     output = read_from(folder, 0, limit=CONDITION_OUTPUT_LIMIT).data.decode("utf-8", "replace")
     if ended is None:
-        return CheckResult(exit_code=None, timed_out=False, output=output, error="its keeper ended without an outcome")
+        return CheckResult(exit_code=None, timed_out=False, output=output, error="its keeper exited without a result")
     if ended["why"] == "exited" and ended["signal"] is None:
         return CheckResult(exit_code=ended["exit_code"], timed_out=False, output=output)
     error = to_outcome(ended, folder).error
@@ -435,7 +435,7 @@ class InterpreterFinder(Struct, frozen=True):
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"{program!r} gave no answer within {self.timeout:g} s; its modules take too long to import"
+            return f"{program!r} did not answer within {self.timeout:g} s; its modules take too long to import"
         except OSError as error:
             return f"{program!r} cannot be started: {(error.strerror or str(error)).lower()}"
         return _read(done, program)

@@ -51,7 +51,7 @@ def open_client(meter: Meter, *, asynchronous: bool) -> "httpx2.Client | httpx2.
     return httpx2.Client(event_hooks={"request": [charge]}, **options)
 
 
-NO_SDK = "ctx.sdk is there only inside a scheduler's process"
+NO_SDK = "ctx.sdk is available only inside the scheduler"
 
 
 class RunInfo(NamedTuple):

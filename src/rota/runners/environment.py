@@ -224,7 +224,7 @@ def _from_file(path: Path) -> dict[str, str]:
     variables = read_env_file(path)
     reserved = next((name for name in variables if name.startswith(RESERVED)), None)
     if reserved is not None:
-        raise SpawnFailed(f"{path} sets {reserved}", hint="names that start with ROTA_ belong to rota, use another one")
+        raise SpawnFailed(f"{path} sets {reserved}", hint="names that start with ROTA_ are reserved, use another name")
     return variables
 
 

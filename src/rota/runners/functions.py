@@ -31,7 +31,7 @@ from rota.sources.http import header_problem, trusted
 
 Function = Callable[..., Any]
 Reader = Callable[[JobContext, Any], Outcome]
-STOPPED = Outcome(status=Status.FAILED, reason=Reason.SHUTDOWN, error="stopped before it had finished")
+STOPPED = Outcome(status=Status.FAILED, reason=Reason.SHUTDOWN, error="stopped before it finished")
 _COMPLETED = Outcome(status=Status.COMPLETED)
 
 
@@ -503,7 +503,7 @@ async def _get(url: str, headers: Mapping[str, str]) -> PollAnswer:
         return PollAnswer(error=f"{type(error).__name__}: {error}".rstrip(": "))
     status = f"{answer.status_code} {answer.reason_phrase}".strip()
     if answer.has_redirect_location:
-        return PollAnswer(error=f"{status}: it has moved to {answer.headers['location']}, which is not followed")
+        return PollAnswer(error=f"{status}: redirects to {answer.headers['location']}, which is not followed")
     if not answer.is_success:
         header = answer.headers.get("retry-after") if answer.status_code in RETRY_STATUSES else None
         return PollAnswer(error=status, suggested=retry_after(header, date=answer.headers.get("date")))
@@ -513,7 +513,7 @@ async def _get(url: str, headers: Mapping[str, str]) -> PollAnswer:
     try:
         return PollAnswer(json.loads(body), summary=status)
     except (ValueError, RecursionError) as error:
-        return PollAnswer(error=f"{status}, but its answer is no JSON: {error}", reason=Reason.RESULT_INVALID)
+        return PollAnswer(error=f"{status}, but its answer is not JSON: {error}", reason=Reason.RESULT_INVALID)
 
 
 async def _read(parts: AsyncIterator[bytes]) -> bytes:
@@ -554,13 +554,13 @@ def read_poll(context: JobContext, value: Any) -> Outcome:
 def judge_data(value: Any) -> dict[str, Any]:
     """Return the data of a poll as it is stored, or raise InvalidValue."""
     if not isinstance(value, Mapping):
-        raise InvalidValue(f"a poll brings a JSON object, not {type(value).__name__}")
+        raise InvalidValue(f"a poll must return a JSON object, not {type(value).__name__}")
     try:
         text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue(f"what the poll brought is no JSON: {error}") from None
+        raise InvalidValue(f"the data of the poll is not JSON: {error}") from None
     if len(text) > DATA_LIMIT:
-        raise InvalidValue(f"what the poll brought has {len(text):,} characters, {DATA_LIMIT:,} are allowed")
+        raise InvalidValue(f"the data of the poll has {len(text):,} characters, {DATA_LIMIT:,} are allowed")
     data: dict[str, Any] = json.loads(storable(text))
     return data
 

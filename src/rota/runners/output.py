@@ -173,7 +173,7 @@ def gap_mark(skipped: int) -> bytes:
     """Return the line that marks missing bytes."""
     units = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
     size = next((f"{skipped / unit:.1f} {name}" for unit, name in units if skipped >= unit), f"{skipped} bytes")
-    return f"\n… {size} left out …\n".encode()
+    return f"\n… {size} omitted …\n".encode()
 
 
 def tail(folder: Path, lines: int) -> bytes:

@@ -19,7 +19,7 @@ from rota.model.records import SCHEDULER_STATE_LIMIT, STATE_LIMIT, SUMMARY_LIMIT
 
 NUMBER_LIMIT = 10**15
 MODEL_LIMIT = 200
-ENDED = "the run has ended: it may send no more requests"
+ENDED = "the run has ended and cannot send requests"
 
 Counter = Callable[[], "Future[None]"]
 """Charges one request to the run's accounts; the future fails if an account has no room."""
@@ -172,7 +172,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not JSON value")
 
 
 def judge(value: Any) -> Result:

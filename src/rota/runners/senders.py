@@ -89,7 +89,7 @@ def _checked(secret: str) -> str:
     except (binascii.Error, ValueError):
         key = b""
     if not text.startswith("whsec_") or len(key) not in SECRET_BYTES:
-        raise InvalidValue("the secret that signs is not as it must be", hint=SECRET_HINT)
+        raise InvalidValue("the signing secret has the wrong format", hint=SECRET_HINT)
     return text
 
 
@@ -132,7 +132,7 @@ async def _receipt(answer: Any) -> DeliveryResult:
     if answer.has_redirect_location or answer.is_redirect:
         return DeliveryResult(ok=False, answer=code, error=f"{status}: redirects are not followed")
     if code == GONE:
-        return DeliveryResult(ok=False, answer=code, error=f"{status}: it wants nothing any more", gone=True)
+        return DeliveryResult(ok=False, answer=code, error=f"{status}: the receiver wants no more messages", gone=True)
     wait = retry_after(answer.headers.get("retry-after"), date=answer.headers.get("date"))
     return DeliveryResult(ok=False, answer=code, error=f"{status}{await _refusal_text(answer)}", wait=wait)
 
@@ -147,7 +147,7 @@ async def _refusal_text(answer: Any) -> str:
 
 
 TELEGRAM_LIMIT = 4000
-APPRISE_MISSING = "it needs apprise: install rota with the extra `notify`"
+APPRISE_MISSING = "apprise is not installed: install rota with the extra `notify`"
 
 
 def telegram(token: str, chat: str, text: str, *, timeout: float) -> WebhookRequest:
@@ -167,7 +167,7 @@ def send_chat(address: str, *, title: str, body: str) -> DeliveryResult:
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log shows the address
     notifier = apprise.Apprise()
     if not notifier.add(address):
-        return DeliveryResult(ok=False, error="apprise does not know such an address", hopeless=True)
+        return DeliveryResult(ok=False, error="apprise does not support this address", hopeless=True)
     if notifier.notify(title=title, body=body):
         return DeliveryResult(ok=True)
     return DeliveryResult(ok=False, error="apprise could not deliver it")
@@ -197,7 +197,7 @@ def run(
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return DeliveryResult(ok=False, error=f"it did not end within {timeout:g} s")
+        return DeliveryResult(ok=False, error=f"it did not finish within {timeout:g} s")
     if process.returncode == 0:
         return DeliveryResult(ok=True, answer=0)
     code, words = process.returncode, errors.decode("utf-8", "replace").strip()[-OUTPUT_CHARACTERS:]

@@ -177,7 +177,7 @@ class Spawner:
             faults.point("spawn.asked")
             pid, start = await reply
             if pid < 0:
-                hint = "look at the limits on processes and memory"
+                hint = "check the limits on processes and memory"
                 raise SpawnFailed(f"no keeper could be forked: {os.strerror(-pid).lower()}", hint=hint)
             return Spawned(ProcessIdentity(boot_id(), pid, start or start_time(pid) or 0), Gate(held))
         except BaseException:

@@ -20,11 +20,11 @@ _ELSEWHERE = frozenset(
 )
 """Variables that point git to another repository, as in a hook."""
 _HINTS = {
-    "not a git repository": "`workspace: worktree` needs a `cwd` inside a git repository; `git init` makes one",
+    "not a git repository": "`workspace: worktree` needs a `cwd` inside a git repository; `git init` creates one",
     "dubious ownership": "the repository belongs to another user; see safe.directory in git's settings",
-    "needed a single revision": "the repository has no commit yet; make the first one",
-    "no space left": "make room on the disk of the state folder",
-    "permission denied": "look at the owner and mode of the repository and of the state folder",
+    "needed a single revision": "the repository has no commit yet; create one",
+    "no space left": "free space on the disk of the state folder",
+    "permission denied": "check owner and mode of the repository and of the state folder",
 }
 
 
@@ -110,14 +110,14 @@ def _git(*words: str, at: str) -> str:
         )
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise WorkspaceFailed(f"git cannot be started in {at!r}: {why}", hint="try it there by hand") from error
+        raise WorkspaceFailed(f"git cannot be started in {at!r}: {why}", hint="try it by hand") from error
     try:
         written, errors = process.communicate(timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # with its hooks
         process.communicate()
-        hint = "look at the repository: a hook or a lock may hold git up"
+        hint = "check the repository: a hook or a lock may block git"
         raise WorkspaceFailed(f"git {words[0]} took longer than {GIT_SECONDS:g} s in {at}", hint=hint) from None
     if process.returncode != 0:
         raise _failure(words, errors.decode("utf-8", "replace"), at=at)
@@ -127,4 +127,4 @@ def _git(*words: str, at: str) -> str:
 def _failure(words: tuple[str, ...], errors: str, *, at: str) -> WorkspaceFailed:
     text = "; ".join(line.strip() for line in errors.splitlines() if line.strip())[:ERROR_LIMIT]
     hint = next((hint for part, hint in _HINTS.items() if part in text.lower()), f"try the same by hand in {at}")
-    return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'it errors nothing'}", hint=hint)
+    return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'no message'}", hint=hint)

@@ -84,7 +84,7 @@ class Daemon(ServingHost):
         """Serve until asked to stop."""
         with self._open(open_place(self._place, self._clock, create=True)) as store, contextlib.ExitStack() as stack:
             if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
-                what = "a worker runs jobs for" if self._kind == "worker" else "runs are left to other workers of"
+                what = "a worker runs jobs for" if self._kind == "worker" else "runs go to other workers of"
                 raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
             if (moved := store.read(moved_to)) is not None:
                 log.warning("serving a database that was migrated elsewhere", to=moved, hint=MOVED)
@@ -184,7 +184,7 @@ class Daemon(ServingHost):
             if self._http is not None:
                 self._http.renew()
         else:
-            raise KeyError(f"unknown question {asked!r}")
+            raise KeyError(f"unknown request {asked!r}")
         return {}
 
     def status(self) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ class ServedFile:
             log.warning(UNREGISTERED, error=str(error))
         if loaded.declared.left_out:
             problems = [problem for left_out in loaded.declared.left_out for problem in left_out.problems]
-            self._break(FileProblems(problems, effect="what is stored of these projects stays as it is"))
+            self._break(FileProblems(problems, effect="the stored jobs of these projects stay unchanged"))
         return True
 
     async def look(self, store: Store, settings: Settings) -> bool:

@@ -201,7 +201,7 @@ class Tick(Host):
         super()._refuse_losses()
         if self._lease_lost:
             raise StateError(
-                "other machines declared this tick lost: its lease was over; what it ran was ended",
+                "lease expired: other machines declared this tick lost, its runs were killed",
                 hint="the machine slept, was stopped, or could not reach the database; the runs are retried elsewhere",
             )
 

@@ -157,5 +157,5 @@ def _folder_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "look at its permissions" if folder.is_dir() else "make it, or correct `directory:`"
-        raise SourceError(f"the folder {folder} cannot be worked on: {error.strerror or error}", hint=hint) from error
+        hint = "check its permissions" if folder.is_dir() else "create it, or correct `directory:`"
+        raise SourceError(f"the folder {folder} cannot be used: {error.strerror or error}", hint=hint) from error

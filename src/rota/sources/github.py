@@ -21,8 +21,8 @@ _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 _HINTS = {
     401: "the token is wrong or has expired",
     403: "the token needs write access to the repository's issues",
-    404: "no such repository, or the token may not see it",
-    410: "the repository has its issues switched off",
+    404: "no such repository, or the token has no access",
+    410: "issues are disabled in the repository",
 }
 Record = dict[str, Any]
 
@@ -88,7 +88,7 @@ class Repository:
         answer = self._ask("GET", path, params={**params, "per_page": PER_PAGE})
         for _ in range(PAGES):
             if not isinstance(answer.data, list):
-                raise SourceError(f"github {self.name}: {path} answered with something that is no list")
+                raise SourceError(f"github {self.name}: {path} did not answer with a list")
             yield from (record for record in answer.data if isinstance(record, dict))
             following = _NEXT.search(answer.headers.get("link", ""))
             if following is None:
@@ -140,7 +140,7 @@ class GitHubSource:
         for issue in islice(self._waiting(), CANDIDATES):
             try:
                 mine = self._repository.comment(
-                    issue["number"], f"`{request.run}` works on this.\n\n<!-- rota:claim {request.claim} -->"
+                    issue["number"], f"`{request.run}` is working on this.\n\n<!-- rota:claim {request.claim} -->"
                 )
             except SourceError as error:
                 if error.status not in ISSUE_REFUSED or error.again_after is not None:
@@ -261,7 +261,7 @@ def _author(record: Record) -> str:
 
 def _report_text(outcome: WorkReport) -> str:
     """Return the comment on an outcome; the agent's text is a code block, without mentions and formatting."""
-    first = f"`{outcome.run}` {'has finished this.' if outcome.success else 'could not finish this.'}"
+    first = f"`{outcome.run}` {'finished this.' if outcome.success else 'could not finish this.'}"
     text = (outcome.summary if outcome.success else outcome.error or outcome.summary).strip()[:REPORT_LIMIT]
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{first}\n\n{fence}text\n{text}\n{fence}" if text else first

@@ -142,7 +142,7 @@ def _parsed(content: bytes, method: str, url: str) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         if content.lstrip()[:1] in (b"{", b"["):
-            raise SourceError(f"{method} {url}: its answer is no JSON") from None
+            raise SourceError(f"{method} {url}: its answer is not JSON") from None
         return None
 
 
@@ -199,7 +199,7 @@ class HttpSource:
         if answer.status in NOT_OFFERED or answer.data is None:
             return WorkAhead()
         if not isinstance(answer.data, dict):
-            raise SourceError(f"GET {self._url}/peek: its answer is no JSON object")
+            raise SourceError(f"GET {self._url}/peek: its answer is not a JSON object")
         found, count = answer.data.get("next"), answer.data.get("open")
         following = None if found is None else read_item(found, claim={}, source=self._url)
         return WorkAhead(count if isinstance(count, int) and not isinstance(count, bool) else None, following)

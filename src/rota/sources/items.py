@@ -10,19 +10,19 @@ from rota.model.errors import SourceError
 TITLE_LIMIT = 500
 DESCRIPTION_LIMIT = 256 * 1024
 METADATA_LIMIT = 64 * 1024
-CUT = "\n[cut: the rest is longer than a prompt takes]"
+CUT = "\n[cut: the text is too long for a prompt]"
 
 
 def read_item(value: Any, *, claim: Mapping[str, Any], source: str) -> WorkItem:
     """Return the item that a source sent, or raise SourceError."""
     if not isinstance(value, Mapping):
-        raise SourceError(f"{source} sent an item that is no JSON object")
+        raise SourceError(f"{source} sent an item that is not a JSON object")
     identifier, title = value.get("id"), value.get("title")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or not str(identifier).strip():
         raise SourceError(f"{source} sent an item without an `id`")
     metadata = value.get("metadata") or {}
     if not isinstance(metadata, Mapping):
-        raise SourceError(f"{source} sent an item whose `metadata` is no JSON object")
+        raise SourceError(f"{source} sent an item whose `metadata` is not a JSON object")
     return make_item(
         str(identifier),
         _text(title) or str(identifier),

@@ -59,7 +59,7 @@ class PythonSource:
         if isinstance(item, Mapping):
             return read_item(item, claim=item.get("claim") or {}, source=self._name)
         if not isinstance(item, WorkItem):
-            raise SourceError(f"{self._name} gave a {type(item).__name__}", hint="return a rota.WorkItem, or None")
+            raise SourceError(f"{self._name} returned a {type(item).__name__}", hint="return a rota.WorkItem, or None")
         parts = {name: getattr(item, name) for name in ("description", "url", "metadata", "claim")}
         return make_item(item.id, item.title, **parts)
 

@@ -181,14 +181,14 @@ def _due(facts: Facts, now: datetime) -> str:
         return f"{first} {schedule}"
     count = counted(run.count, "instant") if run.count is not None else "more than 10,000 instants"
     last = day_time(run.covers_to, facts.tz, now=now, seconds=True)
-    return f"{count} from {first} to {last}, told in one row: {schedule}"
+    return f"{count} from {first} to {last}, recorded in one row: {schedule}"
 
 
 _NO_MISFIRE = {
-    Trigger.MANUAL: "does not concern a start by hand",
-    Trigger.RETRY: "does not concern a retry",
-    Trigger.BACKFILL: "does not concern it: a backfill made it",
-    Trigger.GROUP: "does not concern members of a group: their group was due",
+    Trigger.MANUAL: "not applied to a manual start",
+    Trigger.RETRY: "not applied to a retry",
+    Trigger.BACKFILL: "not applied to a backfill",
+    Trigger.GROUP: "not applied to members of a group",
 }
 
 
@@ -198,19 +198,19 @@ def _misfire(facts: Facts) -> str:
         return _NO_MISFIRE[run.trigger]
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
     if "boot" in run.decisions:
-        return "does not concern a start at boot"
+        return "not applied to a start at boot"
     if run.reason is Reason.EXCLUDED or "quiet_until" in run.decisions:
-        return f"not asked: {'`except`' if run.reason is Reason.EXCLUDED else 'quiet hours'} decided"
+        return f"not checked: {'`except`' if run.reason is Reason.EXCLUDED else 'quiet hours'} decided"
     if run.reason is Reason.PAUSED:
-        return "not asked: the job was paused then"
+        return "not checked: the job was paused"
     if run.decisions.get("made_up") == "resume":
-        return f"{say_duration(late)} late; `rota resume --catch-up once` made it up after a pause"
+        return f"{say_duration(late)} late; `rota resume --catch-up once` ran it after a pause"
     if "made_up" in run.decisions:
-        return f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up"
+        return f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` ran it late"
     grace = int(run.decisions["grace_ms"]) * MILLISECOND if "grace_ms" in run.decisions else misfire.grace
     noticed = f"noticed {say_duration(late)} late, more than {say_duration(grace)}"
     if run.reason is Reason.OVERLAP and late > grace:
-        return f"{noticed}; a run was executing then, so it is overlap and not made up"
+        return f"{noticed}; a run was executing, so it counts as overlap and does not run"
     if run.reason is not Reason.MISSED:
         return f"no, {briefly(late)} late" if late else "no, on time"
     return f"missed: {noticed}; {_not_made_up(facts)}"
@@ -219,34 +219,34 @@ def _misfire(facts: Facts) -> str:
 def _not_made_up(facts: Facts) -> str:
     misfire = facts.spec.misfire
     if past_when_created(replace(facts.job, spec=facts.spec)):
-        return "it was past when this job was first stored, so it is not made up"
+        return "it was past when this job was first stored, so it does not run"
     if misfire.policy is MisfirePolicy.SKIP:
-        return "`misfire: skip` does not make it up"
+        return "`misfire: skip` does not run it"
     if misfire.max_age is not None:
-        return f"`misfire: {misfire.policy}` makes up later ones, none older than {say_duration(misfire.max_age)}"
+        return f"`misfire: {misfire.policy}` runs only missed instants younger than {say_duration(misfire.max_age)}"
     return f"`misfire: {misfire.policy}` ran a later instant instead"
 
 
 def _overlap(facts: Facts, now: datetime) -> str:
     if facts.run.trigger is Trigger.GROUP:
-        return "does not concern members of a group"
+        return "not applied to members of a group"
     decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
     policy = decided.get("policy", facts.spec.overlap.policy.value)
     if facts.run.trigger is Trigger.RETRY:
         return f"{policy}: not checked, a retry continues its chain"
     if facts.run.trigger is Trigger.BACKFILL:
-        return f"{policy}: not asked of a backfill"
+        return f"{policy}: not applied to a backfill"
     if facts.run.forced:
-        return f"{policy}: not asked, --force"
+        return f"{policy}: ignored, --force"
     if facts.run.reason is Reason.MISSED or not decided:
-        return f"{policy}: not asked"
+        return f"{policy}: not checked"
     blocking = in_zone(str(decided.get("blocking") or "another run"), facts.tz, now=now)
     verdicts = {
         "go": "any number may run" if policy == "allow" else "nothing active",
         "after": "queued behind an unfinished run",
-        "replace": "took the place of what was unfinished",
+        "replace": "replaced the unfinished run",
         "refuse": f"{blocking} was not finished"
-        + (f", and `queue_depth: {facts.spec.overlap.queue_depth}` was used up" if policy == "queue" else ""),
+        + (f", and `queue_depth: {facts.spec.overlap.queue_depth}` was full" if policy == "queue" else ""),
     }
     return f"{policy}: {verdicts.get(str(decided.get('verdict')), 'nothing active')}"
 
@@ -256,10 +256,10 @@ def _conditions(facts: Facts) -> str:
     if not gates.conditions:
         return "none"
     if run.forced:
-        return "not asked, --force"
+        return "ignored, --force"
     asked = run.decisions.get("conditions")
     if not asked:
-        return f"{len(gates.conditions)}, not asked yet" if not run.status.final else "not asked"
+        return f"{len(gates.conditions)}, not checked yet" if not run.status.final else "not checked"
     return "; ".join(_condition(result) for result in asked)
 
 
@@ -271,7 +271,7 @@ def _budget(facts: Facts) -> str | None:
     if gate:
         return say_gate(gate)
     names = ", ".join(spend.account for spend in facts.spec.budgets)
-    return f"{names}: not asked{'' if run.status.final else ' yet'}"
+    return f"{names}: not checked{'' if run.status.final else ' yet'}"
 
 
 def _used(facts: Facts) -> list[tuple[str, str | None]]:
@@ -294,8 +294,8 @@ def _condition(result: Mapping[str, Any]) -> str:
 def _waits(facts: Facts, now: datetime) -> str:
     run = facts.run
     if run.waiting_for is WaitingFor.CONDITION:
-        again = f"looked at again {_when(run.not_before, facts.tz, now)}"
-        ends = f", given up {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
+        again = f"checked again {_when(run.not_before, facts.tz, now)}"
+        ends = f", abandoned {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
         return f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}"
     if run.waiting_for is WaitingFor.BUDGET:
         opens = f"the next window opens {_when(run.not_before, facts.tz, now)}"
@@ -303,7 +303,7 @@ def _waits(facts: Facts, now: datetime) -> str:
     if run.waiting_for is WaitingFor.POLL:
         return f"for the next poll   rota explain rota/poll{_held(facts)}"
     if run.waiting_for is WaitingFor.BACKOFF:
-        return f"for its backoff, tried again {_when(run.not_before, facts.tz, now)}{_held(facts)}"
+        return f"for its backoff, retried {_when(run.not_before, facts.tz, now)}{_held(facts)}"
     others = [other.handle for other in facts.unfinished if other.number < run.number]
     others = [other.handle for other in facts.unfinished if other.id == run.predecessor_id] or others
     if run.waiting_for is WaitingFor.PREDECESSOR and facts.group is not None and facts.group.place is not None:
@@ -319,14 +319,14 @@ def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
     if facts.held is Held.PAUSED:
         until = f" until {day_time(facts.held_until, facts.tz, now=now)}" if facts.held_until else ""
         why = f" ({facts.held_why})" if facts.held_why else ""
-        return f"because everything is paused{until}{why}: nothing is started; let it go with `rota resume --all`"
+        return f"because everything is paused{until}{why}: nothing starts; resume with `rota resume --all`"
     if facts.held is Held.NO_WORKER:
         return facts.held_why or "for a scheduler: none is running here; start one with `rota serve`"
     if facts.held is Held.POOL:
         return f"for {facts.held_why}"
     if facts.held is Held.PROVIDER_HOLD:
         held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
-        return f"as provider_hold: {held}; let it go with `rota agents release {provider_of(facts.held_why)}`"
+        return f"as provider_hold: {held}; release it with `rota agents release {provider_of(facts.held_why)}`"
     if facts.held is Held.SLOT:
         return f"for a slot: all are taken{_by_abandoned(facts)}"
     return facts.held_why or "for its turn; a slot is free"
@@ -353,8 +353,8 @@ def _start(facts: Facts, now: datetime) -> str:
     if run.status is Status.DISPATCHED:
         before = next((each.handle for each in facts.abandoned if each.job == run.job), None)
         if before is not None and facts.spec.work.in_process:
-            return f"not yet: it waits for the function of {before}, which still runs after its end"
-        return "not yet: it has a slot and stands at its gates"
+            return f"not yet: it waits for the function of {before}, which is still running"
+        return "not yet: it has a slot, and its conditions and budget are being checked"
     return "never" if run.status.final else "not yet"
 
 
@@ -398,7 +398,7 @@ def _running(facts: Facts, now: datetime) -> str:
         return f"not yet{asked}"
     so_far = say_duration(max(now - run.started_at, timedelta()))
     limit = f", stopped after {say_duration(timeout)}" if timeout else ", without a timeout"
-    return f"not yet: runs for {so_far}{limit}{asked}"
+    return f"not yet: running for {so_far}{limit}{asked}"
 
 
 def _then(facts: Facts, now: datetime) -> str:

@@ -123,7 +123,7 @@ def _iso(text: str, tz: str, *, hint: str = _BACK) -> datetime:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise InvalidInstant(f"{text!r} is no point in time", hint=hint) from None
+        raise InvalidInstant(f"{text!r} is not a point in time", hint=hint) from None
     return localize(at, tz)
 
 

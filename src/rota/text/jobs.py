@@ -19,14 +19,14 @@ def say_made(job: Job, *, now: datetime) -> str | None:
     if made is None:
         return None
     run = f" in run {made.run_id}" if made.run_id else ""
-    until = f", lasts until {full_time(made.expires_at, tz, now=now)}" if made.expires_at else ""
+    until = f", expires {full_time(made.expires_at, tz, now=now)}" if made.expires_at else ""
     return f"by {made.by}{run}, {full_time(made.at, tz, now=now)} ({tz}), depth {made.depth}{until}"
 
 
 def say_provisional(job: Job, *, now: datetime) -> str:
     """Return the sentence about a job that waits for approval."""
     since = full_time(job.provisional_at, job.spec.schedule.timezone, now=now) if job.provisional_at else ""
-    return f"no next: it waits for approval since {since}; look at it with `rota approve {job.name}`"
+    return f"no next fire: waiting for approval since {since}; read it with `rota approve {job.name}`"
 
 
 def say_hold(pool: str, until: datetime | None, *, zone: str, now: datetime) -> str:
@@ -62,7 +62,7 @@ def say_shortage(shortage: Shortage, *, holders: Sequence[str] = (), behind: str
         gone = "" if pool.declared else " and is no longer declared"
         return f'the pool "{pool.name}" has {pool.capacity:,}{gone}{needs or ", and it needs 1"}: raise its capacity'
     if behind is not None:
-        return f'the pool "{pool.name}", which is kept for {behind}: that comes first'
+        return f'the pool "{pool.name}", which is reserved for {behind}'
     by = f" by {', '.join(holders)}" if holders else ""
     return f'the pool "{pool.name}": {pool.used:,} of {pool.capacity:,} used{by}{needs}'
 
@@ -71,26 +71,26 @@ def say_drained(names: Sequence[str]) -> str:
     """Return the sentence about a run when all workers are drained.
 
     >>> say_drained(["a", "b"])
-    'for a worker: all that are there are drained (a, b); `rota workers resume NAME` lets one take runs again'
+    'for a worker: all running workers are drained (a, b); `rota workers resume NAME` resumes one'
     """
-    drained = f"all that are there are drained ({', '.join(names)})"
-    return f"for a worker: {drained}; `rota workers resume NAME` lets one take runs again"
+    drained = f"all running workers are drained ({', '.join(names)})"
+    return f"for a worker: {drained}; `rota workers resume NAME` resumes one"
 
 
 def say_no_worker(draws: Sequence[Draw]) -> str:
     """Return the sentence about a run that no live worker accepts.
 
     >>> say_no_worker([Draw("gpu"), Draw("agents")])
-    'for a worker: none that is there takes runs that draw on gpu, agents; `rota workers` lists what they take'
+    'for a worker: no running worker accepts runs that use gpu, agents; `rota workers` lists their pools'
     """
-    which = f"draw on {', '.join(draw.pool for draw in draws)}" if draws else "draw on no pool"
-    return f"for a worker: none that is there takes runs that {which}; `rota workers` lists what they take"
+    which = f"use {', '.join(draw.pool for draw in draws)}" if draws else "use no pool"
+    return f"for a worker: no running worker accepts runs that {which}; `rota workers` lists their pools"
 
 
 def say_abandoned(function: Abandoned, *, now: datetime) -> str:
     """Return the sentence about a function that outlives its run."""
     since = "" if function.since is None else f" {say_duration(max(now - function.since, timedelta()))}"
-    return f"its function still runs{since} after its end and holds slot {function.slot}"
+    return f"its function is still running{since} after the end of the run and keeps slot {function.slot}"
 
 
 _CARRIED = {Carry.LAST_SUMMARY: "the last summary", Carry.STATE: "the job's state"}
@@ -155,8 +155,8 @@ def say_session(run: Run, work: AgentWork) -> str | None:
         return None
     resumed = run.decisions.get("session")
     if resumed:
-        return f"resume: went on with {resumed}"
-    return "resume: began a new one" if run.started_at is not None else "resume: not looked for yet"
+        return f"resume: continued {resumed}"
+    return "resume: started a new one" if run.started_at is not None else "resume: not determined yet"
 
 
 class AgentFound(Protocol):
@@ -181,7 +181,7 @@ def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
     """Return the refused tools and a remedy; empty for none.
 
     >>> say_denied(["Bash"], AgentWork("claude", "claude", "anthropic"))
-    'Bash: beyond `access: read`; give it `access: write` or `full`, or ask for less in the prompt'
+    'Bash: beyond `access: read`; set `access: write` or `full`, or reduce the task'
     """
     if not tools:
         return ""
@@ -195,27 +195,27 @@ def remedy_of(found: AgentFound, keys: Sequence[str] = ()) -> str:
     if found.problem is None:
         return ""
     if found.path is None:
-        return "install it, or start rota with a PATH that has it"
+        return "install it, or start rota with a PATH that includes it"
     if "://" in found.path:
-        return "start that server, or name another one by OLLAMA_HOST or `options: {host: …}`"
+        return "start that server, or set OLLAMA_HOST or `options: {host: …}`"
     if found.headless is False:
         return "update it, or rota, and try `rota agents check` again"
     if found.logged_in is False and keys:
-        return f"its runs do not get {keys[0]} of this shell; give it to them: `env_pass: [{keys[0]}]`"
+        return f"its runs do not inherit {keys[0]} of this shell; pass it on: `env_pass: [{keys[0]}]`"
     if found.logged_in is False:
-        return "log in with it once, as the user that rota runs as, or give its runs a key by `env` or `env_pass`"
-    return "try that command by hand, as the user that rota runs as"
+        return "log in with it once, as the user of rota, or set a key with `env` or `env_pass`"
+    return "try that command by hand, as the user of rota"
 
 
 def _advice(tools: Sequence[str], work: AgentWork | None) -> str:
     if work is None:
         return "ask the program that started them"
     if any(tool.startswith(OWN_TOOLS) for tool in tools):
-        late = "rota's server was not there in time: try `rota mcp --list` where the run was"
+        late = "rota's MCP server did not start in time: try `rota mcp --list` in the folder of the run"
         return late if work.rota_tools else "rota's own tools need `rota_tools: true`"
     if work.allowed_tools:
-        return "not among its `allowed_tools`; add them there if it may use them"
+        return "not among its `allowed_tools`; add them to allow them"
     if work.access is Access.FULL:
-        return "allowed by rota with `access: full`; look at the program's own settings and hooks"
+        return "allowed by rota with `access: full`; check the settings and hooks of the program"
     wider = "`access: write` or `full`" if work.access is Access.READ else "`access: full`"
-    return f"beyond `access: {work.access}`; give it {wider}, or ask for less in the prompt"
+    return f"beyond `access: {work.access}`; set {wider}, or reduce the task"

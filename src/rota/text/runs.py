@@ -52,7 +52,7 @@ def say_by_hand(run: Run) -> str:
     if retried:
         text = f"{retried['run']} ({retried['status']}) retried by hand{forced}"
     replaced = run.decisions.get("replaced")
-    return f"{text}, in place of the retry {', '.join(replaced)}" if replaced else text
+    return f"{text}, replacing the retry {', '.join(replaced)}" if replaced else text
 
 
 def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:
@@ -60,7 +60,7 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
     if run.status is not Status.FAILED:
         return ""
     if retried_as is None:
-        asked = None if run.cancel_requested_at is None else "rota cancel, or a run that took its place"
+        asked = None if run.cancel_requested_at is None else "rota cancel, or a run that replaced it"
         why = not_retried(
             spec.retry,
             run.reason,
@@ -77,9 +77,7 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
 def say_retrying(run: Run, spec: JobSpec) -> str:
     """Return the sentence about a pending retry: `retrying, attempt 2 of 3 at 12:03:20`."""
     when = f" at {clock_time(run.not_before, spec.schedule.timezone)}" if run.not_before else ""
-    soon = (
-        "" if run.waiting_for is WaitingFor.BACKOFF or run.status is not Status.QUEUED else " as soon as it may start"
-    )
+    soon = "" if run.waiting_for is WaitingFor.BACKOFF or run.status is not Status.QUEUED else " as soon as possible"
     return f"retrying, {say_attempt(run, spec)}{when or soon}"
 
 
@@ -115,7 +113,7 @@ def say_work(run: Run, source: WorkSource, claim: Claim | None, *, tz: str) -> s
         if run.reason is Reason.NO_WORK:
             return f"{say_source(source)} → nothing to do"
         if run.reason is Reason.SOURCE_ERROR:
-            return run.error or f"{say_source(source)} could not be asked"
+            return run.error or f"{say_source(source)} did not answer"
         return None if claim is None else f"{say_source(source)} asked {clock_time(claim.asked_at, tz)}"
     claimed = "" if claim.claimed_at is None else f" claimed {clock_time(claim.claimed_at, tz)}"
     return f"{say_item(claim.source, claim.item)}{claimed}{_fate(claim, tz)}"
@@ -125,12 +123,12 @@ def _fate(claim: Claim, tz: str) -> str:
     failed = claim.report is not None and not claim.report.success
     verb = "reported as failed" if failed else "reported" if claim.report else "released"
     if claim.state is ClaimState.GIVEN_UP:
-        return f", its source could not be told: {claim.error}"
+        return f", the report to its source failed: {claim.error}"
     if claim.told_at is not None:
         return f", {verb} {clock_time(claim.told_at, tz)}"
     if claim.ended_at is None:
         return ""
-    tried = f" (tried {counted(claim.attempts, 'time')}: {claim.error})" if claim.error else ""
+    tried = f" ({counted(claim.attempts, 'attempt')}: {claim.error})" if claim.error else ""
     return f", to be {verb}{tried}"
 
 
@@ -181,7 +179,7 @@ def body(payload: Mapping[str, Any]) -> str:
     if payload.get("finished_at"):
         parts.append(f"finished {payload['finished_at']}, attempt {payload.get('attempt')}")
     lines = [str(part)[:LINE_LENGTH] for part in parts if part]
-    return "\n".join(lines) or "no more is known"
+    return "\n".join(lines) or "no details"
 
 
 def say_target(target: Target) -> str:
@@ -192,6 +190,6 @@ def say_target(target: Target) -> str:
     parts += [f"signed by {' and '.join(target.signing)}"] if target.signing else []
     parts += [f"allows {', '.join(target.allow_private)}"] if target.allow_private else []
     if target.remind != REMIND:
-        parts.append("every failure" if target.remind is None else f"reminds after {write_duration(target.remind)}")
+        parts.append("every failure" if target.remind is None else f"reminder after {write_duration(target.remind)}")
     parts += [f"within {write_duration(target.timeout)}"] if target.timeout != TIMEOUT else []
     return "; ".join(parts + ([f"in {target.cwd}"] if target.cwd else []))

@@ -91,7 +91,7 @@ def _next_running(job: Job, now: datetime) -> str:
     tz = job.spec.schedule.timezone
     fire = next(iter(coming_fires(job, n=1)), None)
     if fire is None:
-        return "no next: quiet hours and `except` leave none of the coming instants"
+        return "no next fire: quiet hours and `except` exclude all future instants"
     due = "due since" if now - fire.at > NOTICED else "next"
     return f"{due} {full_time(fire.at, tz, now=now)} ({tz}), {from_now(fire.at, now)}{say_deferred(fire, tz, now=now)}"
 
@@ -101,37 +101,41 @@ def _paused(job: Job, now: datetime) -> str:
     until = f" until {full_time(job.paused_until, tz, now=now)} ({tz})" if job.paused_until else ""
     reason = f": {plain(job.pause_reason)}" if job.pause_reason else ""
     if job.paused_until is not None and job.paused_until <= now:
-        return f"no next yet: the pause{until} is over; a scheduler continues from there as soon as it runs"
+        return f"no next fire yet: the pause{until} has ended; a running scheduler continues from there"
     since = full_time(job.paused_at, tz, now=now) if job.paused_at else ""
-    return f"no next: the job is paused since {since}{until}{reason}; let it go with `rota resume {job.name}`"
+    return f"no next fire: the job is paused since {since}{until}{reason}; resume it with `rota resume {job.name}`"
 
 
 def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
     schedule = job.spec.schedule
     if job.retired_at is not None:
-        return "no next: the job is retired, its file no longer has it"
+        return "no next fire: the job is retired, its file no longer has it"
     if not job.enabled:
-        return "no next: the job is disabled (`enabled: false`)"
+        return "no next fire: the job is disabled (`enabled: false`)"
     if job.used_up_at is not None:
-        return "no next: the job was to run once, and its one time is over"
+        return "no next fire: the job ran once, or its time has passed"
     if schedule.manual:
-        return "no next: the job has no schedule, it is started by hand"
+        return "no next fire: the job has no schedule; start it by hand"
     if schedule.reboot:
         return "next at the next boot of the machine"
     scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY)]
     if scheduled and job.interval is not None and schedule.follows_runs:
         return f"next {say_duration(job.interval)} after {scheduled[-1].handle} is finished"
     if schedule.by_mode is not None and job.interval is None:
-        return f"no next while {job.mode}: the interval is never in this mode; `rota touch` makes it active"
+        return f"no next fire while {job.mode}: the interval is never in this mode; `rota touch` makes it active"
     if scheduled:
-        return f"no next until {scheduled[-1].handle} is finished"
-    return "no next: the schedule has ended" if schedule.end_at else "no next: the schedule has no further instant"
+        return f"no next fire until {scheduled[-1].handle} is finished"
+    return (
+        "no next fire: the schedule has ended"
+        if schedule.end_at
+        else "no next fire: the schedule has no further instant"
+    )
 
 
 WHY = {
-    Mode.ACTIVE: "something happened within 10 min",
+    Mode.ACTIVE: "activity within 10 min",
     Mode.IDLE: "the last activity was 10 min to 1 h ago",
-    Mode.DORMANT: "nothing happened for an hour, or quiet hours",
+    Mode.DORMANT: "no activity for an hour, or quiet hours",
 }
 
 
@@ -153,17 +157,17 @@ def say_mode_of_job(job: Job) -> str | None:
     """Return the current mode of a job and its reason, None if it does not depend on one."""
     if job.mode is None:
         return None
-    asked = ", as the polled server asked" if job.suggested is not None else ""
+    asked = ", as the polled server requested" if job.suggested is not None else ""
     return f"{job.mode} ({WHY[job.mode]}): {say_every(job.interval)}{asked}"
 
 
 def say_poll_of_run(run: Run, *, tz: str, now: datetime) -> str:
     """Return the result of the shared poll for a run that needs it."""
     if run.reason is Reason.POLL_FAILED:
-        return "failed, so nothing was started"
+        return "failed, so no run started"
     polled_at = run.decisions.get("poll", {}).get("at")
     if polled_at is None:
-        return "not asked" if run.status.final else "a result is needed before it starts"
+        return "not needed" if run.status.final else "a result is needed before it starts"
     at = datetime.fromisoformat(polled_at)
     age = f", {briefly(run.started_at - at)} old at the start" if run.started_at is not None else ""
     return f"result of {day_time(at, tz, now=now, seconds=True)}{age}"

@@ -82,7 +82,7 @@ def test_a_version_without_an_option_that_rota_uses_does_not_run_headless(name: 
     assert kind is not None
     answering(bin_folder, name, options=kind.options[:-1])
     found = probe(adapter(name), environ(bin_folder))
-    assert (found.headless, found.problem) == (False, f"this version does not know {kind.options[-1]}")
+    assert (found.headless, found.problem) == (False, f"this version does not support {kind.options[-1]}")
 
 
 def test_a_login_that_nobody_can_ask_for_is_unknown(bin_folder: Path) -> None:

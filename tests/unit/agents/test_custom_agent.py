@@ -157,7 +157,7 @@ def test_an_error_that_is_none_is_none(value: Any) -> None:
 
 def test_output_that_is_no_json_is_a_failure() -> None:
     result = ended("Traceback", OPTIONS)
-    assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "its output is no json")
+    assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "its output is not json")
 
 
 # the file
@@ -173,23 +173,32 @@ def test_good_options_are_taken_without_complaint() -> None:
     [
         ({}, "argv: needs a list that begins with a program"),
         ({"argv": "agent"}, "argv: needs a list that begins with a program"),
-        ({"argv": ["agent", 5]}, "argv: holds texts, and lists of texts that go when a place in them has no value"),
-        ({"argv": ["agent", "{modle}"]}, "argv: {modle} is no place"),
-        ({"argv": ["agent", "{prompt}"], "prompt": "stdin"}, "argv: has a place for the prompt, which goes to stdin"),
+        (
+            {"argv": ["agent", 5]},
+            "argv: takes texts, and lists of texts that are left out if a placeholder in them has no value",
+        ),
+        ({"argv": ["agent", "{modle}"]}, "argv: {modle} is not a placeholder"),
+        (
+            {"argv": ["agent", "{prompt}"], "prompt": "stdin"},
+            "argv: has a placeholder for the prompt, which is sent to stdin",
+        ),
         ({"argv": ["agent"], "prompt": "post"}, "prompt: is 'post', not one of argument, stdin"),
         ({"argv": ["agent"], "parser": "xml"}, "parser: is 'xml', not one of text, json, jsonl"),
         ({"argv": ["agent"], "paths": {"result": "a"}}, "paths: are read with parser: json or jsonl"),
         ({"argv": ["agent"], "parser": "json"}, "paths: result is missing"),
-        ({"argv": ["agent"], "parser": "json", "paths": {"result": "a", "cost": "b"}}, "paths: cost is none of"),
+        ({"argv": ["agent"], "parser": "json", "paths": {"result": "a", "cost": "b"}}, "paths: cost is not one of"),
         ({"argv": ["agent"], "parser": "json", "paths": {"result": 5}}, "paths: needs a dotted path for each name"),
         ({"argv": ["agent"], "colour": "red"}, "colour: unknown option"),
         ({"argv": ["agent"], "provider": ""}, "provider: needs a name"),
         ({"argv": ["agent"], "version": "agent -v"}, "version: needs a list of texts"),
-        ({"argv": ["agent"], "access": {"read": ["-r"]}}, "argv: has no place {access} for what access says"),
-        ({"argv": ["agent", "{access}"]}, "argv: has a place for access, and access says nothing to put there"),
-        ({"argv": ["agent", "{access}"], "access": {"root": []}}, "access: root is none of read, write, full"),
+        (
+            {"argv": ["agent"], "access": {"read": ["-r"]}},
+            "argv: has no placeholder {access} for the arguments of `access`",
+        ),
+        ({"argv": ["agent", "{access}"]}, "argv: has a placeholder for access, but `access` has no arguments"),
+        ({"argv": ["agent", "{access}"], "access": {"root": []}}, "access: root is not one of read, write, full"),
         ({"argv": ["agent", "{access}"], "access": {"read": "x"}}, "access: read needs a list of texts"),
-        ({"argv": ["agent", "{access}"], "access": []}, "access: needs the arguments of each level that it keeps"),
+        ({"argv": ["agent", "{access}"], "access": []}, "access: needs the arguments of each level"),
     ],
 )
 def test_bad_options_are_complained_about(options: dict[str, Any], complaint: str) -> None:

@@ -59,12 +59,12 @@ def test_an_agent_says_where_its_jobs_work_and_whether_they_resume_and_a_job_goe
         ("after: {command: [a], shell: b}", "needs either `command` or `shell`"),
         ("after: {command: [a], cwd: home}", "jobs.j.after.cwd"),
         ("after: {command: [a], timeout: 5m}", "jobs.j.after.timeout: unknown key"),
-        ("after: {command: 'a | b'}", "which only a shell knows"),
-        ("after: {command: ['{{ item.title }}']}", "stands in prompts only"),
+        ("after: {command: 'a | b'}", "which needs a shell"),
+        ("after: {command: ['{{ item.title }}']}", "is allowed only in prompts"),
         ("after: {command: ['{{ params.x }}']}", 'the job has no param "x"'),
-        ("after: {shell: 'echo {{ job }}'}", "is not filled in a shell's text"),
-        ("session: resume, workspace: worktree", "a session belongs to the folder that it began in"),
-        ("session: resume, workspace: scratch", "a session belongs to the folder that it began in"),
+        ("after: {shell: 'echo {{ job }}'}", "is not filled in `shell`"),
+        ("session: resume, workspace: worktree", "a session belongs to its folder"),
+        ("session: resume, workspace: scratch", "a session belongs to its folder"),
     ],
 )
 def test_what_cannot_be_is_told_with_its_place(keys: str, told: str) -> None:
@@ -88,9 +88,9 @@ def test_r_25_a_prompt_names_what_its_conditions_wrote() -> None:
     """R-25."""
     asked("jobs: {j: {prompt: 'Look: {{ conditions.0.output }}', conditions: [{command: [a]}]}}\n")
     [message] = problems("jobs: {j: {prompt: 'Look: {{ conditions.1.output }}', conditions: [{command: [a]}]}}\n")
-    assert "jobs.j.prompt: the job has no condition 1; they are counted from 0" in message
+    assert "jobs.j.prompt: the job has no condition 1; they are numbered from 0" in message
     [message] = problems("jobs: {j: {command: [a, '{{ conditions.0.output }}'], conditions: [{command: [a]}]}}\n")
-    assert "stands in prompts only" in message
+    assert "is allowed only in prompts" in message
 
 
 def test_r_25_a_prompt_names_its_item_only_where_there_is_one() -> None:

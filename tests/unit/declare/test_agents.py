@@ -177,19 +177,19 @@ def test_a_limit_of_the_agent_is_one_of_its_jobs() -> None:
     [
         (
             "jobs: {j: {agent: codex, prompt: x, max_turns: 5}}\n",
-            "1:37: jobs.j.max_turns: codex cannot keep it; remove this line",
+            "1:37: jobs.j.max_turns: codex cannot enforce it; remove this line",
         ),
         (
             "jobs: {j: {agent: gemini, prompt: x, max_usd: 5}}\n",
-            "1:38: jobs.j.max_usd: gemini cannot keep it; remove this line",
+            "1:38: jobs.j.max_usd: gemini cannot enforce it; remove this line",
         ),
         (
             "agents: {r: {adapter: codex, max_usd: 1}}\njobs: {j: {prompt: x}}\n",
-            "1:30: agents.r.max_usd: codex cannot keep it; remove this line",
+            "1:30: agents.r.max_usd: codex cannot enforce it; remove this line",
         ),
         (
             "agents: {r: {adapter: codex}}\njobs: {j: {prompt: x, allowed_tools: [Read]}}\n",
-            "2:23: jobs.j.allowed_tools: codex cannot keep it; remove this line",
+            "2:23: jobs.j.allowed_tools: codex cannot enforce it; remove this line",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_r_30_an_access_that_nobody_keeps_is_refused(told: str) -> None:
     """R-30: what restrains an agent of one's own is in its options, or it has full access and the file says so."""
     agents = "agents: {r: {adapter: custom, options: {argv: [./agent, '{prompt}']}}}\n"
     [said] = problems(f"{agents}jobs: {{j: {{prompt: x{told}}}}}\n")
-    assert said.endswith(f"custom cannot keep {'write' if told else 'read'}; write `access: full`")
+    assert said.endswith(f"custom cannot enforce access {'write' if told else 'read'}; write `access: full`")
     assert asked(f"{agents}jobs: {{j: {{prompt: x, access: full}}}}\n").access is Access.FULL
 
 
@@ -212,7 +212,7 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
     """R-30: a tool that changes things needs an access that does."""
     text = f"jobs: {{j: {{prompt: x, allowed_tools: [Read, {tool}]}}}}\n"
     [said] = problems(text)
-    assert said.startswith(f'rota.yaml:1:23: jobs.j.allowed_tools: "{tool}" changes things, and the access is read; ')
+    assert said.startswith(f'rota.yaml:1:23: jobs.j.allowed_tools: "{tool}" needs more than the access read; ')
     assert asked(text.replace("prompt: x", "prompt: x, access: write")).allowed_tools == ("Read", tool)
 
 
@@ -221,7 +221,7 @@ def test_trust_in_the_project_is_off_unless_the_job_or_its_agent_says_so() -> No
     assert asked("jobs: {j: {prompt: x, trust_project: true}}\n").trust_project is True
     assert asked("agents: {claude: {trust_project: true}}\njobs: {j: {prompt: x}}\n").trust_project is True
     [said] = problems("jobs: {j: {prompt: x, agent: ollama, model: m, trust_project: true}}\n")
-    assert "jobs.j.trust_project: ollama has no trust in folders" in said
+    assert "jobs.j.trust_project: ollama has no setting for trusted folders" in said
 
 
 @pytest.mark.parametrize(
@@ -257,26 +257,26 @@ def test_trust_in_the_project_is_off_unless_the_job_or_its_agent_says_so() -> No
         ),
         (
             "agents: {codex: {schedules: {a: {type: webhook, prompt: x}}}}\n",
-            "1:34: agents.codex.schedules.a.type: webhooks do not start jobs; use interval or cron",
+            "1:34: agents.codex.schedules.a.type: webhooks cannot start jobs; use interval or cron",
         ),
         (
             "agents: {codex: {schedules: {a: {type: chat, prompt: x}}}}\n",
-            "1:34: agents.codex.schedules.a.type: chats do not start jobs; use interval or cron",
+            "1:34: agents.codex.schedules.a.type: chats cannot start jobs; use interval or cron",
         ),
         (
             "agents: {codex: {schedules: {a: {type: cron, interval: 5m}}}}\n",
             (
-                '1:34: agents.codex.schedules.a.type: "cron" does not agree with its other keys; '
+                '1:34: agents.codex.schedules.a.type: "cron" contradicts the other keys; '
                 "add `cron:`, or remove this line"
             ),
         ),
         (
             "agents: {codex: {schedules: {a: {interval: 5m, agent: claude}}}}\n",
-            "1:48: agents.codex.schedules.a.agent: is said by the agent that it stands in; remove this line",
+            "1:48: agents.codex.schedules.a.agent: a schedule of an agent has that agent; remove this line",
         ),
         (
             "agents: {codex: {schedules: {a: {interval: 5m, command: x}}}}\n",
-            "1:48: agents.codex.schedules.a.command: is no work for an agent; write `prompt:`",
+            "1:48: agents.codex.schedules.a.command: is not work for an agent; write `prompt:`",
         ),
         (
             "agents: {codex: {schedules: {a: {interval: 5m, promt: x}}}}\n",
@@ -295,7 +295,7 @@ def test_trust_in_the_project_is_off_unless_the_job_or_its_agent_says_so() -> No
         ),
         (
             "jobs: {j: {prompt: x, provider: acme}}\n",
-            f'1:23: jobs.j.provider: there is no agent "acme"; known are {", ".join(names()[:-1])}',
+            f'1:23: jobs.j.provider: there is no agent "acme"; use one of {", ".join(names()[:-1])}',
         ),
         ("jobs: {j: {prompt: x, task: y}}\n", None),
         ("jobs: {j: {prompt: x, agent: custom}}\n", None),
@@ -355,7 +355,7 @@ def test_ollama_is_called_inside_the_scheduler_and_has_to_be_told_which_model() 
     assert work.agent is not None
     assert (work.agent.called, work.in_process, work.agent.provider) == (True, True, "ollama")
     assert problems("jobs: {a: {prompt: x, agent: ollama}}\n") == [
-        "rota.yaml:1:8: jobs.a: ollama has to be told which model; add `model:`"
+        "rota.yaml:1:8: jobs.a: ollama needs a model; add `model:`"
     ]
 
 
@@ -364,7 +364,7 @@ def test_what_means_something_to_a_process_alone_is_refused_of_an_agent_without_
     """R-30: nothing is accepted and ignored."""
     [told] = problems(f"jobs: {{a: {{prompt: x, agent: ollama, model: llama3.2, {key}}}}}\n")
     assert told.endswith(
-        f".{key.partition(':')[0]}: has no effect on an agent inside the scheduler's process; remove this line"
+        f".{key.partition(':')[0]}: has no effect: this agent runs inside the scheduler; remove this line"
     )
 
 

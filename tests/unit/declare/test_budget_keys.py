@@ -78,14 +78,14 @@ def test_an_account_has_the_zone_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("{per: day}", "budgets.x: does not say what it counts; write what is counted: `usd: 10`"),
+        ("{per: day}", "budgets.x: has no limit; write what is counted: `usd: 10`"),
         ("{usd: 1, runs: 2, per: day}", "budgets.x.usd: counts both runs and usd"),
-        ("{usd: 1}", "budgets.x: does not say per what; write `per: day`"),
-        ("{usd: 0, per: day}", "budgets.x.usd: 0 lets nothing start"),
+        ("{usd: 1}", "budgets.x: has no `per`; write `per: day`"),
+        ("{usd: 0, per: day}", "budgets.x.usd: with 0 nothing starts"),
         ("{usd: -1, per: day}", "budgets.x.usd: -1 is not a number from 0 on"),
         ("{usd: .inf, per: day}", "budgets.x.usd: .inf is not a number from 0 on"),
-        ("{usd: 0.0000001, per: day}", "budgets.x.usd: 1E-7 is finer than what is counted; money is counted in"),
-        ("{runs: 1.5, per: day}", "budgets.x.runs: 1.5 is finer than what is counted; write a whole number"),
+        ("{usd: 0.0000001, per: day}", "budgets.x.usd: 1E-7 is too precise; the smallest amount is"),
+        ("{runs: 1.5, per: day}", "budgets.x.runs: 1.5 is too precise; write a whole number"),
         ("{runs: 1e30, per: day}", "budgets.x.runs: 1E+30 is too large"),
         ('{runs: "1", per: day}', 'budgets.x.runs: "1" is not a number'),
         ("{runs: true, per: day}", "budgets.x.runs: true is not a number"),
@@ -137,17 +137,17 @@ def test_a_job_is_charged_to_its_accounts(tmp_path: Path, written: str, meant: t
     [
         ("budget: dya", 'jobs.a.budget: no account is named "dya"; did you mean "day"?'),
         ("budget: [day, other], estimate: 1", 'jobs.a.budget[1]: no account is named "other"; declare it at the top'),
-        ("budget: [week, week]", 'jobs.a.budget[1]: the account "week" is there twice'),
+        ("budget: [week, week]", 'jobs.a.budget[1]: the account "week" appears twice'),
         ("budget: 3", "jobs.a.budget: 3 is not the name of an account"),
         ("budget: day", 'jobs.a.budget: there is no estimate of what a run costs in "day"; add `estimate:` to the job'),
         ("budget: day, estimate: 11", 'jobs.a.estimate: $11.00 is more than the whole limit of "day", $10.00'),
         ("budget: [day, week], estimate: 1", "jobs.a.estimate: is one number, and the job has 2 accounts"),
-        ("budget: [day], estimate: {week: 1}", "jobs.a.estimate.week: is no account of this job; name it under"),
+        ("budget: [day], estimate: {week: 1}", "jobs.a.estimate.week: is not an account of this job; name it under"),
         ("budget: week, estimate: 1", "jobs.a.estimate: has no effect: a run is one run"),
-        ("budget: worker, estimate: 1.5", "jobs.a.estimate: 1.5 is finer than what is counted"),
+        ("budget: worker, estimate: 1.5", "jobs.a.estimate: 1.5 is too precise"),
         ("budget: worker, estimate: {}", "jobs.a.estimate: is an empty map"),
         ("estimate: 1", "jobs.a.estimate: has no effect without `budget`"),
-        ("conditions: [budget_left]", "jobs.a.conditions[0]: `budget_left` asks for room in accounts, and the job has"),
+        ("conditions: [budget_left]", "jobs.a.conditions[0]: `budget_left` needs an account, and the job has"),
     ],
 )
 def test_a_charge_that_cannot_be_is_refused(tmp_path: Path, written: str, problem: str) -> None:
@@ -201,7 +201,7 @@ def test_a_command_that_nothing_counts_is_told(tmp_path: Path) -> None:
         "  b: {command: [true], budget: worker, estimate: 2}\n"
     )
     assert [note for note in read(tmp_path, text).notes if "request" in note] == [
-        "a: counts as one request a run; `estimate`, or `usage` in the result file, says how many"
+        "a: counts as one request a run; `estimate`, or `usage` in the result file, sets the number"
     ]
 
 

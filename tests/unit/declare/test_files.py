@@ -25,12 +25,13 @@ REFUSED = {
             "at the left margin"
         ),
     ),
-    "a second document": ("a: 1\n---\nb: 2\n", "rota.yaml:2:1: a second document starts here; write one file each"),
+    "a second document": ("a: 1\n---\nb: 2\n", "rota.yaml:2:1: a second document starts here; split it into two files"),
     "a tab as indentation": ("a:\n\tb: 1\n", "rota.yaml:2:1: a tab cannot indent YAML; use spaces"),
     "a colon inside a plain value": (
         "a: b: c\n",
         (
-            "rota.yaml:1:5: is no YAML: mapping values are not allowed here; put a value that holds `: ` in quotes, "
+            "rota.yaml:1:5: is not valid YAML: mapping values are not allowed here; put a value that contains `: ` in "
+            "quotes, "
             "or check the indentation"
         ),
     ),
@@ -46,16 +47,16 @@ REFUSED = {
     "a bell in the second line": ("a: 1\nb: \a\n", "rota.yaml:2:4: character U+0007 is not allowed in YAML; remove it"),
     "a placeholder without quotes": (
         "a: {{ params.x }}\n",
-        "rota.yaml:1:5: a: a map or list stands where a key should; put a value that starts with `{` in quotes",
+        "rota.yaml:1:5: a: a map or list is in the place of a key; put a value that starts with `{` in quotes",
     ),
     "a list as key": (
         "? [a]\n: b\n",
-        "rota.yaml:1:3: a map or list stands where a key should; put a value that starts with `{` in quotes",
+        "rota.yaml:1:3: a map or list is in the place of a key; put a value that starts with `{` in quotes",
     ),
 }
 
 FLAWED = {
-    "a duplicate key": ("a: 1\na: 2\n", "rota.yaml:2:1: a: is there twice, first in line 1; keep one of them"),
+    "a duplicate key": ("a: 1\na: 2\n", "rota.yaml:2:1: a: appears twice, first in line 1; keep one of them"),
     "an anchor": (
         "a: &x 1\n",
         "rota.yaml:1:4: a: `&x` is a YAML anchor; repeat the value, or put it in quotes if it is a text",
@@ -74,7 +75,7 @@ FLAWED = {
     ),
     "an escaped NUL": (
         'a: "\\0"\n',
-        "rota.yaml:1:4: a: holds the character U+0000; no program can be given such a text; remove it",
+        "rota.yaml:1:4: a: holds the character U+0000; programs cannot receive it; remove it",
     ),
     "a number of 400 digits": (
         f"a: {'9' * 400}\n",

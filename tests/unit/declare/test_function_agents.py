@@ -102,7 +102,7 @@ def test_nothing_restrains_a_function_that_does_not_keep_levels_of_access() -> N
     assert asked(JOB, researcher={}).access is Access.FULL
     assert asked(JOB, researcher={"access": True}).access is Access.READ
     text = "jobs: {watch: {agent: researcher, prompt: look, access: read}}\n"
-    assert "jobs.watch.access: the function cannot keep read" in problems(text, researcher={})[0]
+    assert "jobs.watch.access: the function cannot enforce access read" in problems(text, researcher={})[0]
 
 
 def test_a_function_is_its_own_provider_unless_it_names_one() -> None:
@@ -126,7 +126,7 @@ def test_a_provider_that_no_pool_could_be_named_after_is_refused() -> None:
 @pytest.mark.parametrize(
     ("adapter", "said"),
     [
-        ("{}", "agents.r.adapter: does not say which function it is"),
+        ("{}", "agents.r.adapter: does not name a function"),
         ("{run: 5}", "agents.r.adapter.run: 5 is not the name of a function"),
         ("{run: [researcher]}", 'agents.r.adapter.run: ["researcher"] is not the name of a function'),
         ("{run: researcher, also: 1}", "agents.r.adapter.also: unknown key"),
@@ -135,7 +135,7 @@ def test_a_provider_that_no_pool_could_be_named_after_is_refused() -> None:
         ("{run: researcher, provider: 'a b'}", 'agents.r.adapter.provider: "a b" is not the name of a provider'),
         ("{run: gone}", 'agents.r.adapter.run: no agent is named "gone"'),
         ("{run: researcher}, options: {a: 1}", "agents.r.options: a function has no options"),
-        ("{run: researcher}, max_turns: 4", "agents.r.max_turns: the function cannot keep it"),
+        ("{run: researcher}, max_turns: 4", "agents.r.max_turns: the function cannot enforce it"),
     ],
 )
 def test_what_is_wrong_with_it_is_told_with_its_place(adapter: str, said: str) -> None:
@@ -150,7 +150,7 @@ def test_a_module_that_is_not_there_is_told_with_the_place_of_the_function() -> 
 
 def test_in_another_interpreter_functions_cannot_be_agents() -> None:
     [told] = problems("python: /bin/sh\nagents: {r: {adapter: {run: 'builtins:print'}}}\n")
-    assert "agents.r.adapter.run: is a function inside the scheduler's process" in told
+    assert "agents.r.adapter.run: runs inside the scheduler" in told
 
 
 def test_a_module_that_fails_is_the_only_problem(tmp_path: Path) -> None:

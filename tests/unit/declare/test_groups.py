@@ -86,10 +86,10 @@ def test_a_job_may_stand_in_several_groups_and_twice_in_one(tmp_path):
     [
         ("members: [extrct]", '8:15: groups.g.members[0]: no job is named "extrct"; did you mean "extract"?'),
         ("members: [zzz]", '8:15: groups.g.members[0]: no job is named "zzz"; declare it under `jobs:`'),
-        ("members: [g]", '8:15: groups.g.members[0]: "g" is a group, and groups hold no groups; name its jobs'),
+        ("members: [g]", '8:15: groups.g.members[0]: "g" is a group, and groups cannot contain groups; name its jobs'),
         (
             "members: [off]",
-            '8:15: groups.g.members[0]: the job "off" is disabled; enable it, or take it out of the group',
+            '8:15: groups.g.members[0]: the job "off" is disabled; enable it, or remove it from the group',
         ),
         (
             "members: [{job: transform, params: {ful: false}}]",
@@ -108,7 +108,7 @@ def test_a_job_may_stand_in_several_groups_and_twice_in_one(tmp_path):
             "members: [{job: load, always: true}]",
             (
                 "8:5: groups.g.members: every member is `always`; "
-                "`always` members run when the others are final; leave it out where there are no others"
+                "`always` members run when the others are final; remove it where there are no others"
             ),
         ),
         (
@@ -120,7 +120,7 @@ def test_a_job_may_stand_in_several_groups_and_twice_in_one(tmp_path):
         ),
         (
             "members: [{job: load, when: x}]",
-            "8:27: groups.g.members[0].when: unknown key; a member knows job, params, always",
+            "8:27: groups.g.members[0].when: unknown key; a member has the keys job, params, always",
         ),
         (
             "members: [{job: load, always: 1}]",
@@ -179,7 +179,7 @@ def test_a_group_with_more_than_a_thousand_members_is_refused(tmp_path):
 def test_a_group_and_a_job_cannot_share_a_name(tmp_path):
     told = problems(tmp_path, "groups:\n  load: {members: [extract]}\n  Extract: {members: [load]}\n")
     assert told == [
-        "rota.yaml:7:3: groups.load: there is a job of this name already; choose another name",
+        "rota.yaml:7:3: groups.load: a job of this name already exists; choose another name",
         'rota.yaml:8:3: groups.Extract: differs from "extract" in case only; choose another name',
     ]
 

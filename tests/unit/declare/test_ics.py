@@ -70,7 +70,7 @@ def test_other_parts_of_a_calendar_are_passed_over() -> None:
         ("DTSTART:20261225\nRRULE:FREQ=YEARLY\nEXDATE:20271225", 7, "EXDATE"),
         ("DTSTART:20261225\nRDATE:20271225", 6, "RDATE"),
         ("DTSTART:20261225\nRECURRENCE-ID:20271225", 6, "RECURRENCE-ID"),
-        ("DTSTART:20261225\nnonsense", 6, "no line of a calendar"),
+        ("DTSTART:20261225\nnonsense", 6, "not a line of a calendar"),
     ],
 )
 def test_what_cannot_be_used_is_told_with_its_line(event: str, line: int, message: str) -> None:
@@ -84,9 +84,9 @@ def test_what_cannot_be_used_is_told_with_its_line(event: str, line: int, messag
     ("text", "line", "message"),
     [
         ("SUMMARY:x\n", 1, "does not begin with BEGIN:VCALENDAR"),
-        ("<html>\n", 1, "no line of a calendar"),
+        ("<html>\n", 1, "not a line of a calendar"),
         ("BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20261225\n", 3, "ends inside VEVENT"),
-        ("BEGIN:VCALENDAR\nEND:VEVENT\n", 2, "not what began last"),
+        ("BEGIN:VCALENDAR\nEND:VEVENT\n", 2, "does not match the last BEGIN"),
     ],
 )
 def test_a_text_that_is_no_whole_calendar_is_refused(text: str, line: int, message: str) -> None:

@@ -61,7 +61,7 @@ def test_a_secret_is_named_and_not_written_into_the_file() -> None:
     text = "KEY=ghp_" + "a1B2" * 9 + "\n15 2 * * * pg_dump app\n"
     assert "ghp_" not in imported(text).text
     assert {one.name: one.secret for one in declared(text).jobs[0].work.env}["KEY"] == "KEY"
-    assert hints(text) == ["KEY looks like a secret: `rota secrets set KEY` stores it, and the jobs only name it"]
+    assert hints(text) == ["KEY looks like a secret: `rota secrets set KEY` stores it, and jobs refer to it by name"]
 
 
 def test_values_are_not_expanded_as_cron_does_not() -> None:
@@ -73,7 +73,7 @@ def test_cron_tz_moves_the_times_and_tz_only_the_commands() -> None:
     first, second = declared("@daily a\nCRON_TZ=Asia/Tokyo\nTZ=Europe/Rome\n@daily b\n").jobs
     assert (first.schedule.timezone, second.schedule.timezone) == (BERLIN, "Asia/Tokyo")
     assert {item.name for item in second.work.env} == {"PATH", "SHELL", "TZ"}
-    assert any("TZ=Europe/Rome goes to the commands only" in hint for hint in hints("TZ=Europe/Rome\n@daily b\n"))
+    assert any("TZ=Europe/Rome applies to the commands only" in hint for hint in hints("TZ=Europe/Rome\n@daily b\n"))
 
 
 def test_a_first_cron_tz_is_the_zone_of_the_file() -> None:

@@ -95,7 +95,7 @@ def test_a_job_without_a_group_is_local_here_and_that_is_told() -> None:
     text = "jobs: {a: {interval: 10, type: script, run: a}}\n"
     assert not read(text)["a"].gates.needs_poll
     assert (
-        "a names no group, which 000 read as remote; here it is local and runs without the poll's data: add "
+        "a has no group, which octopoid read as remote; here it is local and runs without the poll's data: add "
         in (told(text)[0])
     )
 

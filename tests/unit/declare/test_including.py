@@ -105,8 +105,8 @@ def test_a_name_that_is_there_twice_is_told_with_both_places(home: Home) -> None
     home.write("fleet/jobs.d/a.yaml", "pools: {x: 1}\njobs:\n  own: {command: [b]}\n")
     problems = home.problems("include: [jobs.d/*.yaml]\npools: {x: 1}\njobs:\n  own: {command: [a]}\n")
     assert problems == [
-        "jobs.d/a.yaml:1:9: pools.x: there is a pool of this name already, in rota.yaml:2:9; keep one of them",
-        "jobs.d/a.yaml:3:3: jobs.own: there is a job of this name already, in rota.yaml:4:3; choose another name",
+        "jobs.d/a.yaml:1:9: pools.x: a pool of this name already exists, in rota.yaml:2:9; keep one of them",
+        "jobs.d/a.yaml:3:3: jobs.own: a job of this name already exists, in rota.yaml:4:3; choose another name",
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_part_holds_nothing_that_is_said_for_the_whole_project(home: Home) -> 
     home.write("fleet/jobs.d/a.yaml", f"timezone: UTC\n{JOB}")
     assert home.problems("include: [jobs.d/*.yaml]\n") == [
         (
-            "jobs.d/a.yaml:1:1: timezone: cannot stand in a part of a project; it holds for the whole project: "
+            "jobs.d/a.yaml:1:1: timezone: is not allowed in a part of a project; it applies to the whole project: "
             "write it in its rota.yaml; a part has jobs, groups and pools"
         )
     ]
@@ -195,7 +195,7 @@ def test_the_pools_of_the_including_file_count(home: Home) -> None:
     home.write("code/web/rota.yaml", f"pools: {{gpu: 1}}\n{JOB}")
     declared = home.read('pools: {claude: 1}\ninclude: ["~/code/*/rota.yaml"]\n')
     assert declared.settings.pools == {"agents": 2, "claude": 1, "gpu": 1}
-    assert declared.notes == ("pools.claude of ~/code/api/rota.yaml is not the one here, which counts",)
+    assert declared.notes == ("pools.claude of ~/code/api/rota.yaml differs from the one here, which applies",)
 
 
 def test_a_job_may_draw_on_a_pool_that_only_the_including_file_declares(home: Home) -> None:
@@ -208,8 +208,8 @@ def test_two_included_projects_that_differ_about_a_pool_are_refused(home: Home) 
     home.write("code/web/rota.yaml", f"pools: {{gpu: 4}}\n{JOB}")
     assert home.problems('include: ["~/code/*/rota.yaml"]\n') == [
         (
-            "~/code/web/rota.yaml:1:9: pools.gpu: is not what ~/code/api/rota.yaml:1:9 says; "
-            "make them alike, or say which counts in the including file: `pools: {gpu: …}`"
+            "~/code/web/rota.yaml:1:9: pools.gpu: differs from ~/code/api/rota.yaml:1:9; "
+            "make them equal, or set it in the including file: `pools: {gpu: …}`"
         )
     ]
 
@@ -253,7 +253,7 @@ def test_an_included_project_includes_no_projects(home: Home) -> None:
     assert home.problems('include: ["~/code/api/rota.yaml"]\n') == [
         (
             "~/code/api/rota.yaml:1:11: include[0]: ~/code/web/rota.yaml is a project, and an included project "
-            "includes none; include it from the file that includes this one"
+            "cannot include others; include it from the file that includes this one"
         )
     ]
 
@@ -264,7 +264,8 @@ def test_two_folders_of_one_name_are_refused_and_a_link_helps(home: Home) -> Non
     text = 'include: ["~/code/*/rota.yaml", "~/more/*/rota.yaml"]\n'
     assert home.problems(text) == [
         (
-            "rota.yaml:1:33: include[1]: ~/code/api/rota.yaml and ~/more/api/rota.yaml would name their jobs alike; "
+            "rota.yaml:1:33: include[1]: ~/code/api/rota.yaml and ~/more/api/rota.yaml would give their jobs "
+            "the same names; "
             "rename the folder, or link it under another name"
         )
     ]
@@ -288,8 +289,8 @@ def test_a_folder_that_cannot_name_jobs_is_refused(home: Home, folder: str, told
     [
         ("jobs.d/none.yaml", "there is no file 'jobs.d/none.yaml'"),
         ("jobs.d", "jobs.d is a folder"),
-        ("~/code/api/other.yaml", "~/code/api/other.yaml is elsewhere and no rota.yaml"),
-        ("~/code/**/rota.yaml", '"~/code/**/rota.yaml" would search whole trees'),
+        ("~/code/api/other.yaml", "~/code/api/other.yaml is outside this folder and not a rota.yaml"),
+        ("~/code/**/rota.yaml", '"~/code/**/rota.yaml" would search whole folder trees'),
         ("3", "3 is not a text"),
     ],
 )

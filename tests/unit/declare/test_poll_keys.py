@@ -124,7 +124,9 @@ class TestThePoll:
     )
     def test_what_is_no_address_is_refused(self, tmp_path, url):
         said = poll_refused(tmp_path, f"{{url: '{url}'}}")
-        assert said == (f'rota.yaml:1:8: poll.url: "{url}" is no http or https address; write `url: https://host/path`')
+        assert said == (
+            f'rota.yaml:1:8: poll.url: "{url}" is not an http or https address; write `url: https://host/path`'
+        )
 
     @pytest.mark.parametrize("url", ["3", "[a]", "''"])
     def test_another_value_than_an_address_is_refused(self, tmp_path, url):
@@ -150,11 +152,11 @@ class TestThePoll:
         [
             ("[a]", "poll.headers: "),
             ("{X: }", "poll.headers.X: has no value"),
-            ("{X: {secret: 1}}", "poll.headers.X: is a map that names no secret"),
+            ("{X: {secret: 1}}", "poll.headers.X: is a map without `secret`"),
             ("{'a b': c}", 'poll.headers.a b: "a b" cannot be a header\'s name'),
             ("{'': c}", 'poll.headers.: "" cannot be a header\'s name'),
             ("{X: 'é'}", "poll.headers.X: holds characters that a header cannot have"),
-            ("{X: a, x: b}", 'poll.headers.x: the header "x" is there twice'),
+            ("{X: a, x: b}", 'poll.headers.x: the header "x" appears twice'),
         ],
     )
     def test_a_wrong_header_is_refused_where_it_stands(self, tmp_path, written, said):
@@ -179,7 +181,7 @@ class TestThePoll:
     def test_names_of_rota_itself_are_refused(self, tmp_path, name):
         """R-16: reserved."""
         (said,) = refused(tmp_path, f"{URL}jobs: {{{name}: {{command: [a]}}}}\n")
-        assert "names that start with rota/ are rota's own" in said
+        assert "names that start with rota/ are reserved" in said
 
 
 class TestTheBudgetOfThePoll:
@@ -198,9 +200,7 @@ class TestTheBudgetOfThePoll:
 
     def test_an_account_of_money_is_refused(self, tmp_path):
         said = poll_refused(tmp_path, "{url: 'http://a/b', budget: [day, money]}", top=self.TOP)
-        assert said == (
-            "rota.yaml:1:41: poll.budget[1]: a poll is a request and costs no usd; name an account of `requests`"
-        )
+        assert said == ("rota.yaml:1:41: poll.budget[1]: a poll is a request, not usd; name an account of `requests`")
 
 
 class TestIntervalsByMode:
@@ -231,11 +231,11 @@ class TestIntervalsByMode:
             ("interval: {idle: 15s}", "4:5: jobs.x.interval: has no `active`"),
             ("interval: {active: 15s, busy: 1s}", "4:29: jobs.x.interval.busy: unknown key"),
             ("interval: {active: 15s, idel: 1s}", '4:29: jobs.x.interval.idel: unknown key; did you mean "idle"?'),
-            ("interval: {active: soon}", "4:16: jobs.x.interval.active: 'soon' is no duration"),
+            ("interval: {active: soon}", "4:16: jobs.x.interval.active: 'soon' is not a duration"),
             ("interval: {active: 0}", "4:16: jobs.x.interval.active: 0 is zero"),
             ("interval: {active: }", "4:16: jobs.x.interval.active: has no value"),
-            ("interval: {active: never}", "4:5: jobs.x.interval: is never in all modes; leave the interval out to"),
-            ("interval: never", "4:5: jobs.x.interval: 'never' is no duration"),
+            ("interval: {active: never}", "4:5: jobs.x.interval: is never in all modes; remove the interval to"),
+            ("interval: never", "4:5: jobs.x.interval: 'never' is not a duration"),
             ("interval_idle: 15s", "4:5: jobs.x.interval_idle: has no `active`"),
             ("interval_active: never", "4:5: jobs.x.interval_active: is never in all modes"),
             ("interval_active: [1]", "4:5: jobs.x.interval_active: [1] is not a duration"),
@@ -257,7 +257,7 @@ class TestIntervalsByMode:
 
     def test_a_fixed_grid_has_one_interval(self, tmp_path):
         said = job_refused(tmp_path, "interval: {active: 15s}\n    anchor: fixed")
-        assert said.startswith("rota.yaml:5:5: jobs.x.anchor: a fixed grid has one interval")
+        assert said.startswith("rota.yaml:5:5: jobs.x.anchor: `anchor: fixed` needs one interval")
 
     def test_a_grid_by_default_is_left_out(self, tmp_path):
         spec = job(tmp_path, "interval: {active: 15s}", top="defaults: {anchor: fixed}\n")
@@ -340,14 +340,14 @@ class TestWhoNeedsThePoll:
 
     def test_two_words_that_contradict_each_other_are_refused(self, tmp_path):
         said = job_refused(tmp_path, "group: remote\n    needs_poll: false", top=URL)
-        assert said == "rota.yaml:5:5: jobs.x.group: does not agree with `needs_poll`; keep one of them"
+        assert said == "rota.yaml:5:5: jobs.x.group: contradicts `needs_poll`; keep one of them"
 
     @pytest.mark.parametrize(("written", "key"), [("needs_poll: false", "needs_poll"), ("group: local", "group")])
     def test_who_denies_what_its_condition_needs_is_told(self, tmp_path, written, key):
         said = job_refused(tmp_path, f"{written}\n    conditions: [has_open_prs]", top=URL)
         assert said == (
-            f'rota.yaml:5:5: jobs.x.{key}: does not agree with the condition "has_open_prs", '
-            "which looks at the poll's data; remove this line, or the condition"
+            f'rota.yaml:5:5: jobs.x.{key}: contradicts the condition "has_open_prs", '
+            "which reads the poll's data; remove this line, or the condition"
         )
 
     def test_another_word_is_pointed_at_groups(self, tmp_path):

@@ -91,7 +91,7 @@ def test_a_pool_without_room_may_be_drawn_on(tmp_path):
         (
             "[gpu, gpu]",
             (
-                'rota.yaml:5:18: jobs.x.pools[1]: the pool "gpu" is there twice; '
+                'rota.yaml:5:18: jobs.x.pools[1]: the pool "gpu" appears twice; '
                 "name it once, with what it costs together: {gpu: 2}"
             ),
         ),

@@ -89,7 +89,7 @@ def test_a_backoff_longer_than_the_default_limit_raises_the_limit(tmp_path: Path
         ("retry: {jitter: 80%}", 'jobs.x.retry.jitter: "80%" is more than 50%; write 0% to 50%'),
         (
             "retry: false\n    retry_policy: {max_attempts: 2}",
-            "jobs.x.retry_policy: is another spelling of `retry`, which is there too; keep one",
+            "jobs.x.retry_policy: is another spelling of `retry`, which is also set; keep one",
         ),
         (
             "on_repeated_failure: 5",

@@ -74,7 +74,7 @@ def test_a_refused_job_is_told_with_place_value_and_hint(tmp_path, body, said):
     [
         ("job: {}\n", 'rota.yaml:1:1: job: unknown key; did you mean "jobs"?'),
         ("pools: {a: -1}\n", "rota.yaml:1:9: pools.a: -1 is not between 0 and 1,000,000"),
-        ("concurrency: 1\n", "rota.yaml:1:1: concurrency: unknown key; it belongs into `scheduler:`"),
+        ("concurrency: 1\n", "rota.yaml:1:1: concurrency: unknown key; it belongs in `scheduler:`"),
         ("scheduler: {tik: 1s}\n", 'rota.yaml:1:13: scheduler.tik: unknown key; did you mean "tick"?'),
         ("scheduler: {tick: 2h}\n", 'rota.yaml:1:13: scheduler.tick: "2h" is not between 1s and 1h'),
         ("scheduler: {concurrency: 0}\n", "rota.yaml:1:13: scheduler.concurrency: 0 is not between 1 and 1,000"),
@@ -114,7 +114,7 @@ def test_a_refused_job_is_told_with_place_value_and_hint(tmp_path, body, said):
         ),
         (
             "jobs: {rota/poll: {command: [x]}}\n",
-            "rota.yaml:1:8: jobs.rota/poll: names that start with rota/ are rota's own; choose another name",
+            "rota.yaml:1:8: jobs.rota/poll: names that start with rota/ are reserved; choose another name",
         ),
         (
             "jobs: {a: {command: [x]}, A: {command: [x]}}\n",
@@ -436,10 +436,10 @@ def test_notes_tell_places_that_runs_would_not_find(tmp_path):
     (tmp_path / "kept" / "below").mkdir(parents=True)
     (tmp_path / "kept" / ".git").write_text("gitdir: elsewhere")
     assert read(tmp_path, text).notes == (
-        f"lost: its runs fail as long as there is no file {tmp_path}/no.md; write it, or correct `prompt_file`",
-        f"bare: {tmp_path} is in no git repository, which `workspace: worktree` needs; `git init` makes one",
-        f"elsewhere: its runs fail as long as the folder {tmp_path}/nowhere does not exist; make it, or correct `cwd`",
-        f"beside: its runs fail as long as the folder {tmp_path}/yes.md is a file; make it, or correct `cwd`",
+        f"lost: its runs fail: there is no file {tmp_path}/no.md; write it, or correct `prompt_file`",
+        f"bare: {tmp_path} is not in a git repository, as `workspace: worktree` needs; run `git init`",
+        f"elsewhere: its runs fail: the folder {tmp_path}/nowhere does not exist; create it, or correct `cwd`",
+        f"beside: its runs fail: the folder {tmp_path}/yes.md is a file; create it, or correct `cwd`",
     )
 
 
@@ -452,14 +452,14 @@ def test_notes_tell_places_that_runs_would_not_find(tmp_path):
         (b"Look at {{ params.y }}.", "", 'says: the job has no param "y"; add it to `params:`'),
         (b"Look at {{ item.title }}.", "", 'says: "item.title" needs a work item; add `work_source:` to the job'),
         (b" \n", "", "is empty; write the task"),
-        (b"\xff", "", "is no UTF-8 text; save it as UTF-8"),
+        (b"\xff", "", "is not UTF-8 text; save it as UTF-8"),
         (b"x" * 1_000_001, "", "has more than 1,000,000 characters; shorten it"),
     ],
 )
 def test_check_reads_prompt_files(tmp_path: Path, content: bytes, keys: str, wrong: str | None) -> None:
     (tmp_path / "p.md").write_bytes(content)
     file = f"agents: {{helper: {{adapter: claude}}}}\njobs: {{j: {{agent: helper, prompt_file: p.md{keys}}}}}\n"
-    said = f"j: its runs fail as long as {tmp_path}/p.md {wrong}"
+    said = f"j: its runs fail: {tmp_path}/p.md {wrong}"
     assert read(tmp_path, file).notes == (() if wrong is None else (said,))
 
 
@@ -477,8 +477,8 @@ def test_programs_with_a_path_that_runs_would_not_find_are_told(tmp_path: Path) 
     (tmp_path / "scripts" / "there.sh").touch(0o755)
     lost, plain = f"{tmp_path}/scripts/lost.sh", f"{tmp_path}/scripts/plain.sh"
     assert read(tmp_path, text).notes == (
-        f"lost: its runs fail as long as there is no program {lost}; write it, or correct `command`",
-        f"plain: its runs fail as long as {plain} is not executable; `chmod +x {plain}`, or name its interpreter",
+        f"lost: its runs fail: there is no program {lost}; write it, or correct `command`",
+        f"plain: its runs fail: {plain} is not executable; `chmod +x {plain}`, or name its interpreter",
     )
 
 
@@ -490,7 +490,7 @@ def test_a_file_that_everybody_may_change_is_told(tmp_path):
     assert read_project(tmp_path, environment={}).notes == ()
     file.chmod(0o666)
     (note,) = read_project(tmp_path, environment={}).notes
-    assert note.startswith(f"{tmp_path}/rota.yaml can be written by every user of this machine")
+    assert note.startswith(f"{tmp_path}/rota.yaml is writable by every user of this machine")
 
 
 def test_notes_tell_what_may_surprise(tmp_path):
@@ -510,10 +510,10 @@ def test_notes_tell_what_may_surprise(tmp_path):
         ),
         "leap: fires next on 2028-02-29, more than a year from now",
         (
-            "gone: 2026-01-01T00:00:00Z is in the past, 318 d ago; a new job records it as missed and does not run it, "
-            "for a job that is stored already `misfire: once` decides"
+            "gone: 2026-01-01T00:00:00Z is in the past, 318 d ago; a new job records it as missed, "
+            "for a stored job `misfire: once` decides"
         ),
-        "triage: starts as soon as it is new and applied; `first_run: after_interval` waits",
+        "triage: starts as soon as it is first applied; `first_run: after_interval` waits",
     )
 
 

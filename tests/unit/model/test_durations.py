@@ -63,8 +63,8 @@ def test_everything_else_is_refused_with_the_value_and_an_example(text):
         ("5 m", "'5 m' has a space before its unit"),
         ("5w", "'5w' has the unit 'w', not one of s, m, h, d"),
         ("5 minutes", "'5 minutes' has the unit 'minutes', not one of s, m, h, d"),
-        ("soon", "'soon' is no duration"),
-        ("1h30m", "'1h30m' is no duration"),
+        ("soon", "'soon' is not a duration"),
+        ("1h30m", "'1h30m' is not a duration"),
         ("3661d", "'3661d' is longer than 3660 days"),
     ],
 )

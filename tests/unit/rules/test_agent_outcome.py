@@ -107,7 +107,7 @@ def test_a_session_that_the_program_does_not_find_is_given_up_with_its_words() -
     assert (found.status, found.reason, found.session_lost) == (Status.FAILED, Reason.AGENT_ERROR, "s-1")
     assert found.error is not None
     assert "No conversation found" in found.error
-    assert "the next run begins a new one" in found.error
+    assert "the next run starts a new one" in found.error
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ def work(**keys: Any) -> AgentWork:
 @pytest.mark.parametrize(
     ("tools", "keys", "expected"),
     [
-        (["Bash", "Bash"], {}, "Bash: beyond `access: read`; give it `access: write` or `full`, or ask for less"),
-        (["Bash"], {"access": Access.WRITE}, "Bash: beyond `access: write`; give it `access: full`, or ask for less"),
-        (["Bash"], {"access": Access.FULL}, "look at the program's own settings and hooks"),
+        (["Bash", "Bash"], {}, "Bash: beyond `access: read`; set `access: write` or `full`, or reduce the task"),
+        (["Bash"], {"access": Access.WRITE}, "Bash: beyond `access: write`; set `access: full`, or reduce the task"),
+        (["Bash"], {"access": Access.FULL}, "check the settings and hooks of the program"),
         (["Edit"], {"allowed_tools": ("Read",)}, "Edit: not among its `allowed_tools`"),
         (["mcp__rota__list_jobs"], {}, "rota's own tools need `rota_tools: true`"),
-        (["rota_list_jobs"], {"rota_tools": True}, "rota's server was not there in time"),
+        (["rota_list_jobs"], {"rota_tools": True}, "rota's MCP server did not start in time"),
     ],
 )
 def test_what_would_allow_a_denied_tool_is_said(tools: list[str], keys: dict[str, Any], expected: str) -> None:

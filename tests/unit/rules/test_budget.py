@@ -181,4 +181,4 @@ def test_amounts_and_windows_are_said_as_people_read_them() -> None:
     assert say_window(NOW, Per.MONTH, "UTC") == "November 2026"
     assert say_window(NOW, Per.WEEK, "UTC") == "week of Sun 15 Nov 2026"
     assert say_window(NOW, Per.HOUR, "Europe/Madrid") == "Sun 15 Nov 2026 01:00"
-    assert say_gate({}) == "its accounts are forgotten"
+    assert say_gate({}) == "its accounts no longer exist"

@@ -11,7 +11,7 @@ HOUR = "the hour is 0-23, for example 2, */6 or 9-17"
 DAY = "the day of month is 1-31, L (last day) or LW (last day from Monday to Friday), for example 1, 1,15 or L"
 MONTH = "the month is 1-12, or jan-dec, for example 1, jan or 1-6"
 WEEKDAY = "the weekday is 0-7, or sun-sat, for example mon-fri, 0 (Sunday), 5L (last Friday) or mon#1 (first Monday)"
-NO_DAY = "never fires: the day of month and month that it names do not meet"
+NO_DAY = "never fires: none of its months has that day"
 
 REFUSED = [
     ("", "cron_fields", "cron '' has no fields, not five", FIVE),
@@ -34,7 +34,7 @@ REFUSED = [
     ("5-1 * * * *", "cron_range", "cron minute '5-1' runs backwards", f"write 5-59,0-1; {MINUTE}"),
     ("0 0 0 * *", "cron_range", "cron day of month '0' is outside 1-31", DAY),
     ("0 0 32 * *", "cron_range", "cron day of month '32' is outside 1-31", DAY),
-    ("0 0 15W * *", "cron_range", "cron day of month '15w' asks for the nearest weekday, which is not supported", DAY),
+    ("0 0 15W * *", "cron_range", "cron day of month '15w' means the nearest weekday, which is not supported", DAY),
     ("0 0 L-3 * *", "cron_range", "cron day of month 'l-3' is not a value here", DAY),
     ("0 0 L/2 * *", "cron_range", "cron day of month 'l/2' is not a value here", DAY),
     ("0 0 ? * *", "cron_range", "cron day of month '?' is not a value here, write `*`", DAY),
@@ -60,7 +60,7 @@ REFUSED = [
         "cron minute 'r/5' is random in other schedulers, write a fixed value and `jitter`",
         MINUTE,
     ),
-    ("*/0 * * * *", "cron_step", "cron minute '*/0' has step 0, which never moves on", MINUTE),
+    ("*/0 * * * *", "cron_step", "cron minute '*/0' has step 0", MINUTE),
     ("*/x * * * *", "cron_step", "cron minute '*/x' has no whole number as its step", MINUTE),
     ("*/ * * * *", "cron_step", "cron minute '*/' has no whole number as its step", MINUTE),
     (
@@ -80,9 +80,9 @@ REFUSED = [
     ("0 0 31 2 *", "cron_never_fires", f"cron '0 0 31 2 *' {NO_DAY}", None),
     ("0 0 30 feb *", "cron_never_fires", f"cron '0 0 30 feb *' {NO_DAY}", None),
     ("0 0 31 4,6,9,11 *", "cron_never_fires", f"cron '0 0 31 4,6,9,11 *' {NO_DAY}", None),
-    ("@every 1h", "cron", "cron '@every 1h' is no time of day", "write `interval: 1h` instead"),
-    ("@fortnightly", "cron", "no cron alias is written '@fortnightly'", f"known: {', '.join(ALIASES)}"),
-    ("@daily 5", "cron", "no cron alias is written '@daily 5'", f"known: {', '.join(ALIASES)}"),
+    ("@every 1h", "cron", "cron '@every 1h' is not a time of day", "write `interval: 1h` instead"),
+    ("@fortnightly", "cron", "unknown cron alias '@fortnightly'", f"use one of {', '.join(ALIASES)}"),
+    ("@daily 5", "cron", "unknown cron alias '@daily 5'", f"use one of {', '.join(ALIASES)}"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_reboot_is_not_a_time():
     "text", ["٣ * * * *", "0 0 * * *\x00", "0 0 * *\n*", "{{ minute }} * * * *", "$(id) * * * *", "0 0 * * ＭON", "é"]
 )
 def test_characters_that_no_field_can_have_are_refused_by_name(text):
-    with pytest.raises(InvalidCron, match="which no field can have") as refused:
+    with pytest.raises(InvalidCron, match="which is not allowed") as refused:
         check_cron(text)
     assert refused.value.code == "cron_charset"
 

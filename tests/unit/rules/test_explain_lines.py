@@ -154,12 +154,12 @@ def test_a_counted_row_says_how_many_instants_it_stands_for() -> None:
         (
             Misfire(MisfirePolicy.ONCE),
             a_run(decisions={"late_ms": 1_200_000, "made_up": "once"}),
-            "20 min late; `misfire: once` made it up",
+            "20 min late; `misfire: once` ran it late",
         ),
         (
             Misfire(),
             a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000}),
-            "missed: noticed 10 min late, more than 1 min; `misfire: skip` does not make it up",
+            "missed: noticed 10 min late, more than 1 min; `misfire: skip` does not run it",
         ),
         (
             Misfire(MisfirePolicy.ONCE),
@@ -169,14 +169,14 @@ def test_a_counted_row_says_how_many_instants_it_stands_for() -> None:
         (
             Misfire(),
             a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000, "grace_ms": 300_000}),
-            "missed: noticed 10 min late, more than 5 min; `misfire: skip` does not make it up",
+            "missed: noticed 10 min late, more than 5 min; `misfire: skip` does not run it",
         ),
         (
             Misfire(),
             a_run(status=Status.SKIPPED, reason=Reason.OVERLAP, decisions={"late_ms": 200_000, "grace_ms": 300_000}),
             "no, 3 min 20 s late",
         ),
-        (Misfire(), a_run(trigger=Trigger.MANUAL), "does not concern a start by hand"),
+        (Misfire(), a_run(trigger=Trigger.MANUAL), "not applied to a manual start"),
     ],
 )
 def test_misfire_is_told_r_10(misfire: Misfire, run: Run, text: str) -> None:
@@ -188,7 +188,7 @@ def test_an_instant_older_than_the_limit_of_misfire_says_so_r_10() -> None:
     """R-10: misfire_max_age."""
     spec = replace(SPEC, misfire=Misfire(MisfirePolicy.ONCE, max_age=timedelta(hours=6)))
     run = a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000})
-    assert told(run, spec)["misfire"].endswith("none older than 6 h")
+    assert told(run, spec)["misfire"].endswith("missed instants younger than 6 h")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_an_instant_older_than_the_limit_of_misfire_says_so_r_10() -> None:
         ({"policy": "forbid", "verdict": "go"}, "forbid: nothing active"),
         ({"policy": "allow", "verdict": "go"}, "allow: any number may run"),
         ({"policy": "queue", "verdict": "after"}, "queue: queued behind an unfinished run"),
-        ({"policy": "replace", "verdict": "replace"}, "replace: took the place of what was unfinished"),
+        ({"policy": "replace", "verdict": "replace"}, "replace: replaced the unfinished run"),
         ({"policy": "forbid", "verdict": "refuse", "blocking": "backup:6"}, "forbid: backup:6 was not finished"),
         (
             {"policy": "queue", "verdict": "refuse", "blocking": "backup:6"},
-            "queue: backup:6 was not finished, and `queue_depth: 1` was used up",
+            "queue: backup:6 was not finished, and `queue_depth: 1` was full",
         ),
     ],
 )
@@ -215,14 +215,14 @@ def test_force_is_told_in_place_of_overlap_and_conditions_r_29() -> None:
     spec = replace(SPEC, gates=Gates((Condition("is_open"),)))
     lines = told(a_run(trigger=Trigger.MANUAL, forced=True), spec)
     assert lines["due"].endswith("started by hand, with --force")
-    assert lines["overlap"] == "forbid: not asked, --force"
-    assert lines["conditions"] == "not asked, --force"
+    assert lines["overlap"] == "forbid: ignored, --force"
+    assert lines["conditions"] == "ignored, --force"
 
 
 def test_conditions_are_told_with_their_evidence_r_09() -> None:
     """R-09."""
     spec = replace(SPEC, gates=Gates((Condition("is_open"), Condition(command=("./check",)))))
-    assert told(a_run(), spec)["conditions"] == "2, not asked yet"
+    assert told(a_run(), spec)["conditions"] == "2, not checked yet"
     asked = [
         {"title": "is_open", "answer": "pass", "detail": "", "took_ms": 1},
         {"title": "./check", "answer": "false", "detail": "exit 10", "took_ms": 41},
@@ -239,7 +239,7 @@ def test_a_run_that_waits_for_a_condition_says_until_when_r_02() -> None:
         waiting_for=WaitingFor.CONDITION, not_before=NOW + timedelta(minutes=1), expires_at=NOW + timedelta(hours=1)
     )
     assert told(run, spec)["waits"] == (
-        "for its condition (`when_false: wait`), looked at again at 12:01:00 (in 1 min), given up at 13:00:00 (in 1 h)"
+        "for its condition (`when_false: wait`), checked again at 12:01:00 (in 1 min), abandoned at 13:00:00 (in 1 h)"
     )
 
 
@@ -276,16 +276,16 @@ def test_a_running_run_says_since_when_where_and_how_long_it_may() -> None:
     run = a_run(status=Status.RUNNING, started_at=DUE)
     lines = told(run, execution=an_execution())
     assert lines["start"] == "11:50:00 pid 4711 in /srv, slot 2"
-    assert lines["end"] == "not yet: runs for 10 min, stopped after 10 min"
+    assert lines["end"] == "not yet: running for 10 min, stopped after 10 min"
     stopping = replace(run, cancel_requested_at=NOW)
     endless = replace(SPEC, work=replace(SPEC.work, timeout=None))
-    assert told(stopping, endless)["end"] == "not yet: runs for 10 min, without a timeout and is being stopped"
+    assert told(stopping, endless)["end"] == "not yet: running for 10 min, without a timeout and is being stopped"
 
 
 def test_a_dispatched_run_stands_at_its_conditions_r_01() -> None:
     """R-01."""
     lines = told(a_run(status=Status.DISPATCHED, first_dispatched_at=NOW))
-    assert lines["start"] == "not yet: it has a slot and stands at its gates"
+    assert lines["start"] == "not yet: it has a slot, and its conditions and budget are being checked"
     assert lines["end"] == "not yet"
 
 
@@ -314,12 +314,12 @@ EVERY = replace(SPEC, schedule=Schedule(interval=timedelta(minutes=15), anchor=A
     [
         (a_job(next_at=NOW + timedelta(hours=2)), "next Sun 15 Nov 14:00 (UTC), in 2 h"),
         (a_job(next_at=DUE), "due since Sun 15 Nov 11:50 (UTC), 10 min ago"),
-        (a_job(retired_at=NOW), "no next: the job is retired, its file no longer has it"),
-        (a_job(enabled=False), "no next: the job is disabled (`enabled: false`)"),
-        (a_job(used_up_at=NOW), "no next: the job was to run once, and its one time is over"),
-        (a_job(replace(SPEC, schedule=Schedule())), "no next: the job has no schedule, it is started by hand"),
+        (a_job(retired_at=NOW), "no next fire: the job is retired, its file no longer has it"),
+        (a_job(enabled=False), "no next fire: the job is disabled (`enabled: false`)"),
+        (a_job(used_up_at=NOW), "no next fire: the job ran once, or its time has passed"),
+        (a_job(replace(SPEC, schedule=Schedule())), "no next fire: the job has no schedule; start it by hand"),
         (a_job(EVERY), "next 15 min after backup:7 is finished"),
-        (a_job(), "no next until backup:7 is finished"),
+        (a_job(), "no next fire until backup:7 is finished"),
     ],
 )
 def test_the_next_fire_or_why_there_is_none(job: Job, text: str) -> None:
@@ -328,8 +328,8 @@ def test_the_next_fire_or_why_there_is_none(job: Job, text: str) -> None:
 
 def test_a_schedule_that_has_ended_says_so() -> None:
     ended = replace(SPEC, schedule=replace(SPEC.schedule, end_at=DUE))
-    assert next_fire(a_job(ended), now=NOW) == "no next: the schedule has ended"
-    assert next_fire(a_job(), now=NOW) == "no next: the schedule has no further instant"
+    assert next_fire(a_job(ended), now=NOW) == "no next fire: the schedule has ended"
+    assert next_fire(a_job(), now=NOW) == "no next fire: the schedule has no further instant"
 
 
 def test_a_job_tells_its_state_its_schedule_and_its_next_fire() -> None:
@@ -346,7 +346,7 @@ def test_a_job_tells_its_state_its_schedule_and_its_next_fire() -> None:
 def test_a_full_queue_is_told_with_the_depth_of_the_version_that_ran() -> None:
     spec = replace(SPEC, overlap=Overlap(OverlapPolicy.QUEUE, queue_depth=3))
     decided = {"overlap": {"policy": "queue", "verdict": "refuse", "blocking": "backup:4"}}
-    assert told(a_run(decisions=decided), spec)["overlap"].endswith("`queue_depth: 3` was used up")
+    assert told(a_run(decisions=decided), spec)["overlap"].endswith("`queue_depth: 3` was full")
 
 
 QUIET = replace(SPEC, schedule=replace(SPEC.schedule, quiet=QuietHours(("09:00-12:00",), "UTC", QuietPolicy.DEFER)))
@@ -361,7 +361,7 @@ def test_a_deferred_run_tells_the_quiet_hours_it_waited_for():
     """R-17."""
     lines = lull_lines(QUIET, decisions={"late_ms": 0, "quiet_until": "2026-11-15T12:00:00Z"})
     assert lines["quiet hours"] == "09:00-12:00 (UTC), policy defer: waited until 12:00"
-    assert lines["misfire"] == "not asked: quiet hours decided"
+    assert lines["misfire"] == "not checked: quiet hours decided"
 
 
 def test_a_row_of_quiet_hours_tells_them_and_asks_nothing_else():
@@ -378,7 +378,7 @@ def test_an_excluded_row_names_its_day_and_a_start_at_boot_says_so():
     boot = replace(SPEC, schedule=Schedule(reboot=True))
     lines = lull_lines(boot, decisions={"boot": "first"}, scheduled_for=DUE)
     assert lines["due"].endswith("at boot")
-    assert lines["misfire"] == "does not concern a start at boot"
+    assert lines["misfire"] == "not applied to a start at boot"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class TestShortage:
         found = shortage(run("a", Draw("gpu"), position=2), [Pool("gpu", 2, 1)], [costly])
         assert found is not None
         assert found.behind == "costly"
-        assert say_shortage(found, behind="costly:1") == 'the pool "gpu", which is kept for costly:1: that comes first'
+        assert say_shortage(found, behind="costly:1") == 'the pool "gpu", which is reserved for costly:1'
 
     def test_a_later_run_keeps_nothing_from_it(self):
         later = run("later", Draw("gpu", 2), position=3)

@@ -37,7 +37,7 @@ VALUES = PlaceholderValues(
 
 
 BRACES = r"write `\{{` for the braces themselves"
-KNOWN = f"known are job, run.number, scheduled_for, params.NAME; {BRACES}"
+KNOWN = f"use one of job, run.number, scheduled_for, params.NAME; {BRACES}"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_r_25_what_is_not_on_the_list_is_told(text, messages):
 @pytest.mark.parametrize("pattern", ["%Q", "%-d", "%c", "%s", "%", "%Y %"])
 def test_r_25_a_format_that_is_not_the_same_everywhere_is_told(pattern):
     [message] = check_placeholders(f"{{{{ scheduled_for:{pattern} }}}}", params=())
-    assert "is no part of a date" in message
+    assert "is not a date format" in message
 
 
 def test_r_25_an_unknown_placeholder_is_never_passed_on():
@@ -157,15 +157,15 @@ def test_what_a_condition_wrote_is_never_read_for_placeholders() -> None:
 def test_r_25_they_stand_in_prompts_only(text: str) -> None:
     """R-25."""
     [told] = check_placeholders(text, params=())
-    assert "stands in prompts only; move it to `prompt`" in told
-    with pytest.raises(InvalidValue, match="prompts only"):
+    assert "is allowed only in prompts; move it to `prompt`" in told
+    with pytest.raises(InvalidValue, match="only in prompts"):
         fill(text, VALUES)
 
 
 @pytest.mark.parametrize(
     ("text", "places", "told"),
     [
-        ("{{ conditions.2.output }}", PROMPT, "the job has no condition 2; they are counted from 0, known are 0 to 1"),
+        ("{{ conditions.2.output }}", PROMPT, "the job has no condition 2; they are numbered from 0, use 0 to 1"),
         ("{{ conditions.0.output }}", PromptPlaces(), "needs a condition; add `conditions:`"),
         ("{{ item.url }}", PromptPlaces(conditions=1), "needs a work item; add `work_source:`"),
         ("{{ item.titel }}", PROMPT, 'did you mean "item.title"?'),

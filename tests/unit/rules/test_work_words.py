@@ -43,11 +43,11 @@ def run(reason: Reason | None = None, error: str | None = None) -> Run:
         ({"state": ClaimState.RELEASING, "ended_at": LATER}, f"{CLAIMED}, to be released"),
         (
             {"state": ClaimState.REPORTING, "ended_at": LATER, "report": DONE, "attempts": 2, "error": "502"},
-            f"{CLAIMED}, to be reported (tried 2 times: 502)",
+            f"{CLAIMED}, to be reported (2 attempts: 502)",
         ),
         (
             {"state": ClaimState.GIVEN_UP, "ended_at": LATER, "told_at": LATER, "error": "401"},
-            f"{CLAIMED}, its source could not be told: 401",
+            f"{CLAIMED}, the report to its source failed: 401",
         ),
         (
             {"state": ClaimState.ASKING, "item": None, "claimed_at": None},

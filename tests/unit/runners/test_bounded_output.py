@@ -47,14 +47,14 @@ def test_r21_the_first_and_the_last_half_are_kept_within_the_limit(count, size, 
     assert stored <= 320
     assert text.startswith(data[:160])
     assert text.endswith(data[-150:])
-    assert writer.truncated == (b"left out" in text) == (stored < count)
+    assert writer.truncated == (b"omitted" in text) == (stored < count)
     assert (writer.total, output.size(tmp_path)) == (count, count)
 
 
 def test_r21_what_is_left_out_is_marked_with_its_size(tmp_path):
     write(tmp_path, bytes(3_032_000), limit=32_000, size=10_000)
 
-    assert "… 3.0 MB left out …".encode() in b"".join(output.read_output(tmp_path))
+    assert "… 3.0 MB omitted …".encode() in b"".join(output.read_output(tmp_path))
 
 
 def test_r21_the_policy_tail_keeps_only_the_end(tmp_path):
@@ -93,7 +93,7 @@ def test_output_goes_on_when_the_disk_has_room_again_and_the_hole_is_marked(tmp_
     writer.write(b"after\n")
     writer.close()
 
-    assert b"".join(output.read_output(folder)) == "before\n\n… 5 bytes left out …\nafter\n".encode()
+    assert b"".join(output.read_output(folder)) == "before\n\n… 5 bytes omitted …\nafter\n".encode()
     assert writer.truncated
     assert "No such file" in writer.error
 
@@ -115,7 +115,7 @@ def test_a_full_disk_is_not_filled_with_empty_files(before, tmp_path):
     writer.close()
 
     assert sorted(left) == sorted(names)
-    assert b"".join(output.read_output(tmp_path)).endswith("… 500 bytes left out …\nafter\n".encode())
+    assert b"".join(output.read_output(tmp_path)).endswith("… 500 bytes omitted …\nafter\n".encode())
     assert writer.truncated
 
 
@@ -154,7 +154,7 @@ def test_a_slow_reader_is_told_what_it_missed(tmp_path):
     piece = output.read_from(tmp_path, 500)
 
     assert piece.skipped == 5000 - 500 - len(
-        b"".join(output.read_output(tmp_path)).partition("left out …\n".encode())[2]
+        b"".join(output.read_output(tmp_path)).partition("omitted …\n".encode())[2]
     )
     assert data[500 + piece.skipped :].startswith(piece.data)
 
@@ -205,7 +205,7 @@ def test_the_tail_and_every_range_are_those_of_the_whole(pieces, limit, lines):
             writer.write(piece)
         writer.close()
         whole, snapshot = output.read_all(folder), output.Snapshot(folder)
-        kept = whole.split(" left out …\n".encode())[-1]
+        kept = whole.split(" omitted …\n".encode())[-1]
         assert output.tail(folder, lines) == b"".join(re.findall(rb"[^\n]*\n|[^\n]+", kept)[-lines:])
         assert snapshot.size == len(whole)
         middle = len(whole) // 3, len(whole) * 2 // 3

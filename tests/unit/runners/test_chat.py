@@ -33,7 +33,7 @@ def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     [
         (True, True, DeliveryResult(ok=True)),
         (True, False, DeliveryResult(ok=False, error="apprise could not deliver it")),
-        (False, True, DeliveryResult(ok=False, error="apprise does not know such an address", hopeless=True)),
+        (False, True, DeliveryResult(ok=False, error="apprise does not support this address", hopeless=True)),
     ],
 )
 def test_apprise_is_asked_and_says_whether_it_worked(

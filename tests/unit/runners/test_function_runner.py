@@ -240,7 +240,7 @@ def test_a_scheduler_state_that_cannot_be_kept_fails_the_run(value, words, tmp_p
 
 
 def test_outside_of_a_scheduler_there_is_no_sdk(tmp_path):
-    assert "ctx.sdk is there only inside a scheduler's process" in run(lambda ctx: ctx.sdk, tmp_path).error
+    assert "ctx.sdk is available only inside the scheduler" in run(lambda ctx: ctx.sdk, tmp_path).error
 
 
 def test_the_log_is_a_logger_too(tmp_path):

@@ -33,7 +33,7 @@ def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     script = "sleep 600 & echo $! > child; wait"
     receipt = run(["sh", "-c", script], "{}", cwd=tmp_path, environment=ENVIRONMENT, timeout=1)
-    assert (receipt.ok, receipt.error) == (False, "it did not end within 1 s")
+    assert (receipt.ok, receipt.error) == (False, "it did not finish within 1 s")
     child = (tmp_path / "child").read_text().strip() if (tmp_path / "child").exists() else "none"
     until(lambda: _gone(child), what="the child to be gone")
 

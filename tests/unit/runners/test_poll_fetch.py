@@ -72,7 +72,7 @@ def test_headers_are_sent(server, tmp_path):
 
 @pytest.mark.parametrize("status", [304, 400, 401, 404, 500])
 def test_another_answer_than_success_is_a_failure(server, tmp_path, status):
-    """R-16. Nothing is asked conditionally, so 304 is none of the answers that a server may give."""
+    """R-16. Nothing is asked conditionally, so 304 is not one of the answers that a server may give."""
     outcome = poll(server, tmp_path, Reply(b"", status, {"Retry-After": "60"}))
     assert outcome.reason is Reason.EXCEPTION
     assert said(outcome, server).startswith(f"{status} ")
@@ -101,7 +101,7 @@ def test_a_wish_that_is_neither_seconds_nor_a_date_is_none(server, tmp_path, wis
 
 def test_a_redirect_is_not_followed_and_says_where_it_leads(server, tmp_path):
     outcome = poll(server, tmp_path, Reply(b"", 302, {"Location": f"{server.url}/elsewhere"}))
-    assert said(outcome, server) == f"302 Found: it has moved to {server.url}/elsewhere, which is not followed"
+    assert said(outcome, server) == f"302 Found: redirects to {server.url}/elsewhere, which is not followed"
     assert len(server.asked) == 1
 
 
@@ -109,13 +109,13 @@ def test_a_redirect_is_not_followed_and_says_where_it_leads(server, tmp_path):
 def test_an_answer_that_is_no_json_is_told(server, tmp_path, body):
     outcome = poll(server, tmp_path, Reply(body))
     assert outcome.reason is Reason.RESULT_INVALID
-    assert "200 OK, but its answer is no JSON: " in said(outcome, server)
+    assert "200 OK, but its answer is not JSON: " in said(outcome, server)
 
 
 @pytest.mark.parametrize(("value", "kind"), [([1], "list"), ("x", "str"), (3, "int"), (None, "NoneType")])
 def test_another_value_than_an_object_is_refused(server, tmp_path, value, kind):
     outcome = poll(server, tmp_path, reply_json(value))
-    assert (outcome.reason, outcome.error) == (Reason.RESULT_INVALID, f"a poll brings a JSON object, not {kind}")
+    assert (outcome.reason, outcome.error) == (Reason.RESULT_INVALID, f"a poll must return a JSON object, not {kind}")
 
 
 def test_an_answer_that_is_too_large_is_refused(server, tmp_path):
@@ -199,7 +199,7 @@ def test_a_forgotten_await_is_told(tmp_path):
 def test_what_json_does_not_know_is_refused(tmp_path, value):
     outcome = run(lambda ctx: value, tmp_path)
     assert outcome.reason is Reason.RESULT_INVALID
-    assert "what the poll brought is no JSON" in (outcome.error or "")
+    assert "the data of the poll is not JSON" in (outcome.error or "")
 
 
 def test_data_is_what_json_makes_of_it():

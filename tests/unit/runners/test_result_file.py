@@ -62,7 +62,7 @@ def test_a_summary_that_no_database_takes_is_made_storable(tmp_path):
         ({"usage": {"model": ""}}, "`model` of the usage is '', not the name of a model"),
         (b"{", "the result file is not JSON"),
         (b"\xff\xfe\xfd", "the result file is not JSON"),
-        (b'{"state": {"x": NaN}}', "NaN is no JSON value"),
+        (b'{"state": {"x": NaN}}', "NaN is not JSON value"),
         (b"[" * 60_000, "nested too deeply"),
         (b'{"summary": "' + b"x" * 65_536 + b'"}', "larger than 64 KB"),
     ],

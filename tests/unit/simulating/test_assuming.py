@@ -36,7 +36,7 @@ def test_an_assumption_without_a_job_is_refused(text):
 
 @pytest.mark.parametrize("text", ["10", "101%", "-1%", "x%"])
 def test_a_share_is_a_percentage(text):
-    with pytest.raises(InvalidValue, match="is no percentage"):
+    with pytest.raises(InvalidValue, match="is not a percentage"):
         read_share(text)
 
 
@@ -48,7 +48,7 @@ def test_a_length_may_be_nothing():
 
 @pytest.mark.parametrize("text", ["60s", "60s=x", "x=16"])
 def test_a_tick_is_a_duration_and_a_number(text):
-    with pytest.raises(InvalidValue, match="is no tick"):
+    with pytest.raises(InvalidValue, match="is not a tick"):
         read_tick(text)
 
 

@@ -155,9 +155,9 @@ def test_a_look_ahead_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"missing cannot be worked on: No such file or directory; make it") as told:
+    with pytest.raises(SourceError, match=r"missing cannot be used: No such file or directory; create it") as told:
         DirectorySource(str(tmp_path / "missing")).next_item(request())
-    assert told.value.hint == "make it, or correct `directory:`"
+    assert told.value.hint == "create it, or correct `directory:`"
 
 
 def test_many_who_claim_at_once_never_get_the_same_file(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_the_oldest_open_issue_with_the_label_is_claimed() -> None:
         assert item.url == "https://github.com/me/api/issues/212"
         assert item.metadata["author"] == "reporter"
         assert server.issues[212].labels == ["agent-working"]
-        assert [one.body.splitlines()[0] for one in server.claims(212)] == ["`fix:8` works on this."]
+        assert [one.body.splitlines()[0] for one in server.claims(212)] == ["`fix:8` is working on this."]
         assert server.issues[219].labels == ["agent-ready"]
 
 
@@ -59,7 +59,7 @@ def test_all_pages_are_looked_at() -> None:
 
 def test_the_first_claim_wins_and_the_loser_takes_its_own_back() -> None:
     with serving(GitHubServer(Issue(1, "one"))) as server:
-        server.say(1, "`x:1` works on this.\n\n<!-- rota:claim other -->", "ghp_other")
+        server.say(1, "`x:1` is working on this.\n\n<!-- rota:claim other -->", "ghp_other")
         assert source(server).next_item(request()) is None
         assert [one.login for one in server.claims(1)] == ["other"]
         assert server.issues[1].labels == ["agent-ready"]
@@ -130,7 +130,7 @@ def test_a_report_is_a_comment_a_label_and_the_end_of_the_claim() -> None:
         source(server).report(claimed(server), DONE)
         assert server.issues[1].labels == ["agent-done"]
         (comment,) = server.comments
-        assert comment.body.startswith("`fix:8` has finished this.\n\n````text\nmended\n@everybody ```look```\n````")
+        assert comment.body.startswith("`fix:8` finished this.\n\n````text\nmended\n@everybody ```look```\n````")
 
 
 def test_a_failure_is_reported_with_its_own_label() -> None:
@@ -229,7 +229,7 @@ def test_a_look_ahead_claims_nothing() -> None:
         ),
         ((500, b"<html>no</html>", {}), "500", None),
         ((301, None, {"Location": "https://elsewhere"}), "301", None),
-        ((200, {"no": "list"}, {}), "no list", None),
+        ((200, {"no": "list"}, {}), "not answer with a list", None),
     ],
 )
 def test_a_refusal_says_what_to_do(answer: tuple[int, object, dict[str, str]], text: str, again: float | None) -> None:

@@ -91,10 +91,10 @@ def test_a_server_without_a_look_ahead_says_nothing() -> None:
         (409, None, "409"),
         (500, b"<html>", "500"),
         (302, None, "302"),
-        (200, b"{not json", "its answer is no JSON"),
-        (200, [1], "no JSON object"),
+        (200, b"{not json", "its answer is not JSON"),
+        (200, [1], "not a JSON object"),
         (200, {"title": "no id"}, "without an `id`"),
-        (200, {"id": 1, "metadata": [1]}, "`metadata` is no JSON object"),
+        (200, {"id": 1, "metadata": [1]}, "`metadata` is not a JSON object"),
     ],
 )
 def test_what_is_no_item_is_an_error_that_says_so(status: int, body: object, text: str) -> None:

@@ -74,7 +74,7 @@ def test_an_item_must_be_one() -> None:
         def next_item(self, request: WorkRequest) -> Any:
             return 7
 
-    with pytest.raises(SourceError, match="gave a int"):
+    with pytest.raises(SourceError, match="returned a int"):
         make("t", Odd, {}).next_item(REQUEST)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rota.operations.tools.toolbox import Toolbox
 
 
-NONE = "no agents; a job with `prompt:` asks one: see the page Agents, or `rota init --with claude --dry-run`"
+NONE = "no agents; a job with `prompt:` uses one, for example that of `rota init --with claude --dry-run`"
 UNKNOWN = "–"
 SPARE = frozenset({"PROGRAM", "HEADLESS"})
 """Columns that a narrow terminal omits; `rota agents check` prints all."""
@@ -160,9 +160,9 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
     known, found = view.known, view.found
     yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
     yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
-    untold = "as the function does" if known.function else "cannot be told without asking a model"
+    untold = "as in the function" if known.function else "unknown without a request to a model"
     yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
-    yield "headless", {True: "yes", False: "no", None: "cannot be told without starting it"}[found.headless]
+    yield "headless", {True: "yes", False: "no", None: "unknown before it starts"}[found.headless]
     if known.kind is not None:
         yield "can keep", _capabilities(view)
     yield "model", ", ".join(known.models) or f"the {'function' if known.function else 'program'}'s own"

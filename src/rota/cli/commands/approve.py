@@ -52,7 +52,7 @@ def _list(invocation: Invocation, store: "Store") -> None:
     from rota.operations.views import provisional_json
 
     found = [job for job in store.read(waiting) if invocation.covers(job.name)]
-    if invocation.listed(found, provisional_json, none="no job waits for approval", scoped=True):
+    if invocation.listed(found, provisional_json, none="no job is waiting for approval", scoped=True):
         return
     zone, now = project_timezone(store), invocation.now()
     rows = []
@@ -62,7 +62,7 @@ def _list(invocation: Invocation, store: "Store") -> None:
         rows.append([job.name, job.made.by if job.made else "", since, task or ""])
     titles = [Column("JOB"), Column("MADE BY"), Column(f"SINCE ({zone})"), Column("TASK", flexible=True)]
     print_table(titles, rows)
-    click.echo("look at one and allow it: rota approve JOB   turn it down: rota remove JOB")
+    click.echo("show and approve one: rota approve JOB   reject it: rota remove JOB")
 
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
@@ -78,9 +78,9 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
         _show(job, now)
     if dry_run:
         return _tell(invocation, job, approved=False, note="nothing was changed (--dry-run)")
-    needs = f"approving needs a yes; look with `rota approve {name} --dry-run`, then pass --yes"
+    needs = f"approval needs confirmation: read the job with `rota approve {name} --dry-run`, then pass --yes"
     if not yes and not invocation.confirm("approve it?", needs=needs):
-        click.echo("not approved; it stays proposed", err=True)
+        click.echo("not approved; the job stays proposed", err=True)
         return 1
     after = store.write(partial(approve, name=name, digest=digest, now=now))
     wake(invocation.place().state)
@@ -154,13 +154,13 @@ def remove_command(
     from rota.operations.proposal_actions import removable, remove_all
 
     if bool(jobs) == (maker is not None):
-        raise click.UsageError("name jobs, or a maker with --made-by")
+        raise click.UsageError("name jobs, or an author with --made-by")
     with invocation.store() as (place, store):
         found = store.read(lambda db: removable(db, names=jobs, maker=maker, covers=invocation.covers))
         if maker is not None and not invocation.as_json:
             _preview(found)
         if found and not dry_run:
-            needs = "removing all of a maker needs a yes; pass --yes, or look first with --dry-run"
+            needs = "removing all jobs of an author needs confirmation: pass --yes, or try --dry-run first"
             if maker is not None and not yes and not invocation.confirm("remove them?", needs=needs):
                 click.echo("nothing was removed", err=True)
                 return 1
@@ -174,7 +174,7 @@ def remove_command(
 
 def _preview(found: "Sequence[Job]") -> None:
     if not found:
-        click.echo("that maker has no jobs")
+        click.echo("that author has no jobs")
         return
     rows = [[job.name, job.made.by if job.made else "", explain_schedule(job.spec.schedule)] for job in found]
     print_table([Column("JOB"), Column("MADE BY"), Column("SCHEDULE", flexible=True)], rows)

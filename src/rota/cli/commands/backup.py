@@ -45,7 +45,7 @@ def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> 
     outputs = f", {counted(made.outputs, 'output file')}" if with_output else ", without output (--with-output)"
     click.echo(f"wrote {made.path}  {sized(made.size)}: the database and rota.yaml{outputs}; secrets are not in it")
     if made.scheduler:
-        click.echo("a scheduler runs here: before you move to another machine stop it, then back up once more")
+        click.echo("a scheduler is running here: to move to another machine, stop it and back up again")
 
 
 @click.command("restore", cls=RotaCommand)
@@ -87,11 +87,11 @@ def _tell(told: "Restored", *, dry_run: bool) -> None:
     age = f"from {told.manifest.host}, {say_duration(told.age)} old, {passed} passed"
     click.echo(f"{'would restore' if dry_run else 'restored'} {counted(told.jobs, 'job')} into {told.state}: {age}")
     if told.aside is not None:
-        click.echo(f"what was there is in {told.aside}")
+        click.echo(f"the previous state was moved to {told.aside}")
     if told.file_kept:
-        click.echo("rota.yaml here is not the one in the backup; it was left as it is and is applied by `rota serve`")
+        click.echo("rota.yaml here differs from the backup; it is unchanged, and `rota serve` applies it")
     if told.queued:
-        click.echo(f"{counted(told.queued, 'run')} waited in the queue; look at them before you resume   rota status")
+        click.echo(f"{counted(told.queued, 'run')} queued in the backup; check them before you resume   rota status")
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
     else:
@@ -222,18 +222,18 @@ def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
     click.echo(f"copied {rows}{again}; checksums are equal on both sides")
     if moved.replaced:
         had = counted(moved.replaced, "row")
-        click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot hold them: U+FFFD stands there now")
+        click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot store them, so U+FFFD replaces them")
     found = moved.report.violations
     click.echo(f"rota verify on {moved.target.place}: {counted(len(found), 'violation') if found else 'clean'}")
     for one in found[:MAX_VIOLATIONS]:
         click.echo(f"  {one.check.value}  {one.where}  {plain(one.text)}")
     if found:
-        click.echo("the source has the same rows, so they are not of this move; `rota verify` shows all")
+        click.echo("the source has the same rows, so this migration did not cause them; `rota verify` shows all")
     click.echo("now write in rota.yaml, or set ROTA_STORE:\n")
     click.echo(f"    store: {moved.target.written}")
     if not moved.target.shared and moved.target.state != _own_state(invocation):
         click.echo(f"    state: {moved.target.state}")
-    click.echo(f"\n{moved.source.place} stays as it was; a scheduler that serves it says that it was moved")
+    click.echo(f"\n{moved.source.place} is unchanged; a scheduler that serves it logs a warning")
     if not moved.source.shared:
         click.echo(f"output files stay where they are, in {moved.source.state}")
 

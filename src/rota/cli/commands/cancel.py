@@ -63,7 +63,7 @@ def cancel_command(
     filtered = everything or any(chosen.values())
     if bool(runs) == filtered:
         raise click.UsageError(
-            "name runs, or options that choose them" if not runs else "runs and filters do not go together"
+            "name runs, or options that select them" if not runs else "give runs or filters, not both"
         )
     if filtered:
         if not chosen["jobs"]:
@@ -130,9 +130,9 @@ def _cancel_call(
         raise RunIsFinal(call.id, call.status)
     waits = call.started_at is None
     if dry_run:
-        return "would be taken out of the line" if waits else "would be stopped"
+        return "would be removed from the queue" if waits else "would be stopped"
     withdraw(store, place.state, call.id, now=invocation.now())
-    return "taken out of the line, it had not started" if waits else f"is being stopped   rota show {call.id}"
+    return "removed from the queue, it had not started" if waits else f"is being stopped   rota show {call.id}"
 
 
 def _cancel(
@@ -143,7 +143,7 @@ def _cancel(
 
     done = cancel_run(store, handle, now=invocation.now(), dry_run=dry_run)
     if dry_run:
-        return done.run, "would be taken out of the queue" if done.final else "would be stopped"
+        return done.run, "would be removed from the queue" if done.final else "would be stopped"
     wake(place.state)
     if done.final:
         return done.run, "CANCELLED, it had not started"
@@ -159,7 +159,7 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
     if not serves(place.state) and not carried(store, place.state, done.run):
         if stop_keeper(store, done.run):
             return done.run, "is being stopped; no scheduler is running here, the next start records its end"
-        return done.run, "noted; no scheduler and no process of it is running here, the next start records its end"
+        return done.run, "recorded; neither a scheduler nor the process runs here, the next start records the end"
     view = show_run(store, done.run.id)
     for _ in range(MAX_POLLS):
         if view.run.status.final:
@@ -169,7 +169,7 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
     if view.run.status.final:
         return view.run, f"{view.run.status}{f' {view.run.reason}' if view.run.reason else ''}"
     grace = view.spec.work.term_grace.total_seconds()
-    return view.run, f"is being stopped: TERM was sent, KILL follows after {grace:g} s   rota show {view.run.handle}"
+    return view.run, f"is being stopped: SIGTERM sent, SIGKILL after {grace:g} s   rota show {view.run.handle}"
 
 
 MAX_JOBS = 20
@@ -187,7 +187,7 @@ def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool)
         if not found or dry_run:
             _tell(invocation, found, None, dry_run=dry_run)
             return 0
-        needs = "cancelling by filter needs a yes; pass --yes, or look first with --dry-run"
+        needs = "cancelling by filter needs confirmation: pass --yes, or try --dry-run first"
         if not yes and not invocation.confirm("cancel them?", needs=needs):
             click.echo("nothing was cancelled", err=True)
             return 1
@@ -237,7 +237,7 @@ def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | No
         click.echo("nothing was changed (--dry-run)")
 
 
-VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", in the place of what is unfinished"}
+VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", replacing the unfinished run"}
 
 
 @click.command("retry", cls=RotaCommand)
@@ -316,12 +316,12 @@ def _print_retried(invocation: Invocation, place: "ProjectPaths", store: "Store"
     first = f" (the first of {run.count or 'more than 10,000'} instants)" if run.covers_to else ""
     if born is None:
         if not invocation.as_json:
-            click.echo(f"{run.handle}  would be run again{first}{VERDICTS[verdict_word(retried.verdict)]}")
+            click.echo(f"{run.handle}  would be retried{first}{VERDICTS[verdict_word(retried.verdict)]}")
         return {"retried": run.handle, "params": dict(retried.params), "would": "queue"}
     served = attended(store, place.state, now=invocation.now())
     idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"
     if not invocation.as_json:
-        click.echo(f"{run.handle}{first}  queued again as {born.handle}{idle}   rota logs -f {born.handle}")
+        click.echo(f"{run.handle}{first}  retried as {born.handle}{idle}   rota logs -f {born.handle}")
     return {**run_json(show_run(store, born.id).run), "retried": run.handle}
 
 
@@ -380,13 +380,13 @@ def _lines(done: "Backfilled", zone: str, *, parallel: bool, dry_run: bool, now:
         *([f"{counted(done.existing, 'instant')} with a run of an earlier backfill"] if done.existing else []),
         *([f"{counted(done.ran, 'instant')} that ran when due"] if done.ran else []),
     ]
-    told = f"{_amount(done)}{_manner(done, parallel=parallel)}" if done.born else "no instant to fill"
+    told = f"{_amount(done)}{_manner(done, parallel=parallel)}" if done.born else "no instant to backfill"
     lines = [f"{told}. {'Nothing was created.' if dry_run else _named(done)}".rstrip()]
     if done.instants:
         shown = [full_time(at, zone, now=now) for at in done.instants[:MAX_INSTANTS]]
         more = f" … {full_time(done.instants[-1], zone, now=now)}" if len(done.instants) > MAX_INSTANTS else ""
         lines.append(f"for {', '.join(shown)}{more} ({zone})")
-    return [*lines, *([f"left out: {', '.join(left_out)}"] if left_out else [])]
+    return [*lines, *([f"skipped: {', '.join(left_out)}"] if left_out else [])]
 
 
 def _amount(done: "Backfilled") -> str:

@@ -79,9 +79,9 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
     if at is None:
         return "never again"
     if spec.schedule.at is not None and at < now - spec.misfire.grace:
-        return "its time has passed"
+        return "the time has passed"
     if at <= now:
-        return "next now, when it is new"
+        return "next: now, when first applied"
     return f"next {full_time(at, spec.schedule.timezone, now=now)}, {from_now(at, now)}"
 
 

@@ -76,7 +76,7 @@ def _pairs(found: "DryRunReport", *, force: bool, retry: bool, now: datetime) ->
         yield "pools", say_room(spec.pools, found.pools, zone=spec.schedule.timezone, now=now)
     if (quiet := _quiet(found, now)) is not None:
         yield "quiet hours", quiet
-    yield "overlap", "passed over, --force" if force else overlap_words(found)
+    yield "overlap", "ignored, --force" if force else overlap_words(found)
     if not spec.work.members:
         yield (
             "retry",
@@ -105,7 +105,7 @@ def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
     source = f"{asked.work.prompt_file}, " if asked.work.prompt_file else ""
     told = [("prompt", f"{source}{counted(len(asked.prompt), 'character')}, shown with --full")]
     if asked.work.session is SessionMode.RESUME:
-        told.append(("session", f"resume: continues {asked.session}" if asked.session else "resume: begins a new one"))
+        told.append(("session", f"resume: continues {asked.session}" if asked.session else "resume: starts a new one"))
     return told + [(label, given[label]) for label in ("carry", "after") if label in given]
 
 
@@ -139,13 +139,13 @@ def _conditions(found: "DryRunReport", *, force: bool) -> list[str]:
     if not conditions:
         return ["none"]
     if force:
-        return ["passed over, --force"]
+        return ["ignored, --force"]
     told = [
         plain(f"{result.title} → {result.answer} ({f'{result.detail}, ' if result.detail else ''}{result.took_ms} ms)")
         for result in found.conditions
     ]
     left = conditions[len(told) :]
-    return [*told, *(f"{plain(condition.title)} → not asked" for condition in left)]
+    return [*told, *(f"{plain(condition.title)} → not checked" for condition in left)]
 
 
 def _budgets(found: "DryRunReport") -> list[str]:

@@ -211,7 +211,7 @@ def logs_command(
     if run is None or since:
         raise click.UsageError("--since belongs to --grep" if since else "name a RUN, or look for a text with --grep")
     if follow and invocation.as_json:
-        raise click.UsageError("--follow and --json do not go together")
+        raise click.UsageError("--follow and --json cannot be combined")
     with invocation.store() as (place, store):
         look = _look_at(invocation, place, store, _meant(invocation, store, run, follow=follow))
         source = look()

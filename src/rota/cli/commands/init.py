@@ -50,13 +50,13 @@ def init_command(invocation: Invocation, *, kind: str | None, dry_run: bool) -> 
 
 def _tell(machine: "Machine", files: dict[str, str], *, kind: str | None, dry_run: bool) -> None:
     wrote = "would write" if dry_run else "wrote"
-    origin = "from this machine" if machine.detected_zone else "this machine's own cannot be found by name"
+    origin = "from this machine" if machine.detected_zone else "the zone of this machine has no name"
     rows = [(f"{wrote} rota.yaml", f"1 job, time zone {machine.timezone} ({origin})")]
     rows += [(f"{wrote} {name}", "the functions that the jobs name") for name in files if name.endswith(".py")]
     rows.append((f"{wrote} .rota/", "state, mode 0700, with its own .gitignore, and the schema for your editor"))
     rows += [(f"found {agent.name} {agent.version}".rstrip(), _agent_words(agent)) for agent in machine.agents]
     if kind in AGENTS and kind not in {agent.name for agent in machine.agents}:
-        rows.append((f"no {kind} here", "it is not on PATH, and the job needs it   (rota doctor repeats this)"))
+        rows.append((f"no {kind} here", "it is not on PATH, and the job needs it   (see rota doctor)"))
     if machine.battery:
         rows.append(("found laptop battery", "jobs missed during sleep run once on wake: defaults.misfire: once"))
     width = max(len(label) for label, _ in rows)
@@ -69,9 +69,9 @@ def _tell(machine: "Machine", files: dict[str, str], *, kind: str | None, dry_ru
 
 def _agent_words(found: "AgentProbe") -> str:
     if found.problem:
-        return f"{found.problem}   (rota doctor says what to do)"
+        return f"{found.problem}   (see rota doctor)"
     words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
-    return f"{', '.join(word for word in words if word) or 'on PATH'}   (rota doctor repeats this)"
+    return f"{', '.join(word for word in words if word) or 'on PATH'}   (see rota doctor)"
 
 
 VARIABLE = "_ROTA_COMPLETE"
@@ -118,7 +118,7 @@ def trust_command(invocation: Invocation, *, remove: bool, dry_run: bool) -> Non
             set_trust(folder, environ, trusted=after)
         except OSError as error:
             hint = f"make it writable, or set ROTA_TRUST={folder}"
-            raise StateError(f"the trust cannot be recorded: {error}", hint=hint) from None
+            raise StateError(f"cannot record the trust: {error}", hint=hint) from None
         after = is_trusted(folder, environ)
     modules, _ = named_modules(folder, environ, now=invocation.now())
     if invocation.as_json:
@@ -143,7 +143,7 @@ def ensure_trust(invocation: Invocation) -> None:
         if invocation.as_json or invocation.in_run or not sys.stdin.isatty():
             return False
         click.echo(f"{place.folder} names Python modules: {', '.join(modules)}")
-        click.echo("Importing them runs their code, also in commands that only look, such as `rota check`.")
+        click.echo("Importing them runs their code, also in read-only commands such as `rota check`.")
         return click.confirm("trust this folder?", default=False)
 
     require_trust(place.folder, invocation.environ, now=invocation.now(), ask=ask)

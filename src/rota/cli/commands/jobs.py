@@ -55,7 +55,7 @@ def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str 
         print_table([*titles, Column(f"NEXT ({zone})")], rows)
     failing = sum(is_failing(view) for view in views)
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
-    none = "no jobs; write some into rota.yaml and apply it" if maker is None else f"no jobs were made by {maker}"
+    none = "no jobs; declare some in rota.yaml and apply it" if maker is None else f"no jobs of author {maker}"
     click.echo(_last_lines(f"{told} · {LEGEND}", "rota explain JOB") if rows else none)
 
 

@@ -63,7 +63,7 @@ def next_command(
     limit = count or (MAX_FIRES if days else 5)
     given = [name for name, value in (("--cron", cron), ("--interval", interval), ("--at", instant)) if value]
     if len(given) > 1 or (given and job):
-        raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} do not go together")
+        raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} cannot be combined")
     now = invocation.now()
     own = timezone or (_project_zone(invocation) if given or after else "UTC")
     since = now if after is None else read_instant(after, own, now=now)
@@ -134,14 +134,14 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     paused = [one for one in found if (invocation.covers(one.job or "") if name is None else one.job == name)]
     if paused:
         told = jobs_paused_words(paused, zone=zone, now=invocation.now())
-        click.echo(f"fires inside a pause are left out; paused: {told}")
+        click.echo(f"fires during a pause are omitted; paused: {told}")
 
 
 def _why_none(invocation: Invocation, name: str) -> str:
     from rota.operations.jobs import show_job
 
     if not invocation.applied():
-        return "no coming fires"
+        return "no future fires"
     with invocation.store() as (_, store):
         view = show_job(store, name)
     return next_fire(view.job, now=invocation.now(), unfinished=view.unfinished)
@@ -202,7 +202,7 @@ def _answer(invocation: Invocation, found: list[Coming], *, now: datetime, zone:
         print_json([_as_json(fire, zone, single=single) for fire in found])
         return
     if not found:
-        click.echo("no coming fires")
+        click.echo("no future fires")
     width = max((len(fire.job) for fire in found), default=0)
     for fire in found:
         click.echo(_line(fire, zone, now=now, width=width))

@@ -57,7 +57,7 @@ def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
     if known.disabled_at is not None:
         return f"off: {plain(known.error or '')}"
     if known.closed_until is not None and known.closed_until > now:
-        return f"left alone until {full_time(known.closed_until, zone, now=now)}"
+        return f"not retried before {full_time(known.closed_until, zone, now=now)}"
     return f"failed {counted(known.failures, 'time')} in a row" if known.failures else "ok"
 
 
@@ -78,7 +78,7 @@ def test(invocation: Invocation, *, name: str) -> int:
     elif receipt.ok:
         click.echo(f"{name}: delivered{f', answered {receipt.answer}' if receipt.answer else ''}")
     else:
-        click.echo(f"{name}: not delivered: {plain(receipt.error or 'no reason is known')}")
+        click.echo(f"{name}: not delivered: {plain(receipt.error or 'unknown reason')}")
     return 0 if receipt.ok else 1
 
 
@@ -129,7 +129,7 @@ def deliveries_command(
     if ctx.invoked_subcommand is not None:
         return
     if failed and pending:
-        raise click.UsageError("--failed and --pending do not go together")
+        raise click.UsageError("--failed and --pending cannot be combined")
     _list_deliveries(ctx.ensure_object(Invocation), failed=failed, pending=pending, job=job, target=target, limit=limit)
 
 
@@ -152,7 +152,7 @@ def _list_deliveries(
 
 
 def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]:
-    again = f"; again {full_time(one.next_at, zone, now=now, seconds=True)}" if one.next_at and one.attempts else ""
+    again = f"; retry {full_time(one.next_at, zone, now=now, seconds=True)}" if one.next_at and one.attempts else ""
     told = "exit 0" if one.answer == 0 else str(one.answer or "")
     answer = plain(one.error or "") or told
     when = full_time(one.created_at, zone, now=now, seconds=True)
@@ -182,11 +182,11 @@ def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run
         print_json({"dry_run": dry_run, "retried": [delivery_json(one) for one in found]})
         return
     for one in found:
-        click.echo(f"{one.event} of {one.handle} to {one.target}: sent again")
+        click.echo(f"{one.event} of {one.handle} to {one.target}: queued again")
     click.echo("nothing was changed (--dry-run)" if dry_run else _told(len(found), served=served))
 
 
 def _told(count: int, *, served: bool) -> str:
     if not count:
-        return "nothing to send again"
-    return "the scheduler sends them" if served else "no scheduler runs; the next one sends them"
+        return "nothing to resend"
+    return "the running scheduler sends them" if served else "no scheduler is running; the next one sends them"

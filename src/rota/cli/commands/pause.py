@@ -52,7 +52,7 @@ def pause_command(
 
     chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
     if duration and until:
-        raise click.UsageError("--for and --until do not go together")
+        raise click.UsageError("--for and --until cannot be combined")
     now = invocation.now()
     with invocation.store() as (place, store):
         zone = project_timezone(store)
@@ -76,7 +76,7 @@ def chosen_jobs(
     if not given:
         raise click.UsageError("no job is named; name jobs, a --label, or --all")
     if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} do not go together")
+        raise click.UsageError(f"{' and '.join(given)} cannot be combined")
     within = () if names else invocation.labels(labels)
     return JobSelection(names, within, everything and not within)
 
@@ -112,7 +112,7 @@ def _tell(
         return
     names = f" ({', '.join(told.jobs)})" if not everything and len(told.jobs) <= MAX_NAMES else ""
     what = f"{counted(len(told.jobs), 'job')}{names}{pause_words(end, reason, zone=zone, now=invocation.now())}"
-    running = f" Running: {', '.join(told.running)}, left to finish." if told.running else ""
+    running = f" Running: {', '.join(told.running)}, which may finish." if told.running else ""
     click.echo(f"{'would pause' if dry_run else 'paused'} {what}.{running} {_account(told, end)}")
     if end is None and not dry_run:
         click.echo("it lasts until `rota resume`" + (" --all" if everything else ""))
@@ -172,7 +172,7 @@ def resume_command(
 
 
 def _resume_account(one: "PauseEnded") -> str:
-    caught = f", {one.caught_up.handle} makes up the latest" if one.caught_up else ""
+    caught = f", {one.caught_up.handle} catches up the latest" if one.caught_up else ""
     if one.count == 0 or (one.count is None and one.skipped is None):
         return f"no other instant fell into the pause{caught}" if caught else "no instant fell into the pause"
     count = f"{one.count:,}" if one.count is not None else "more than 10,000"
@@ -184,8 +184,8 @@ def _tell_rest(
     ended: "tuple[PauseEnded, ...]", still: "PauseState | None", *, was: "PauseState | None", now: datetime
 ) -> None:
     if was is not None:
-        click.echo("what waits in the queue is started again")
+        click.echo("queued runs start again")
     elif not ended:
         click.echo("nothing was paused")
     if still is not None and (still.until is None or still.until > now):
-        click.echo("everything else is still paused, and nothing is started: what fires waits   rota resume --all")
+        click.echo("everything else is still paused and nothing starts: runs that fire are queued   rota resume --all")

@@ -156,7 +156,7 @@ def _destination(*, first: bool, last: bool, before: str | None, place: int | No
         *([Destination(Where.TO, place=place)] if place is not None else []),
     ]
     if len(given) != 1:
-        raise click.UsageError("say where to: one of --first, --last, --before RUN, --to N")
+        raise click.UsageError("give one of --first, --last, --before RUN, --to N")
     return given[0]
 
 
@@ -209,6 +209,6 @@ def _print_edited(invocation: Invocation, edited: "Edited", names: list[str], *,
     if run.priority != edited.before.priority:
         changed.append(f"priority {edited.before.priority} → {run.priority}")
     waits = f"waits for {run.waiting_for}" if run.waiting_for else f"place {edited.place or '1000+'}"
-    click.echo(f"{run.handle}  {', '.join(changed) or 'as it was'}; {waits}")
+    click.echo(f"{run.handle}  {', '.join(changed) or 'unchanged'}; {waits}")
     if dry_run:
         click.echo("nothing was changed (--dry-run)")

@@ -298,7 +298,7 @@ class _RunFollower(_Follower):
         retry = next((one for one in view.chain if one.retry_of == self._run.id), None)
         if retry is not None:
             click.echo(
-                f"{retry.handle}  {say_retrying(retry, view.spec)}; give that up with: rota cancel {retry.handle}"
+                f"{retry.handle}  {say_retrying(retry, view.spec)}; to cancel the retry: rota cancel {retry.handle}"
             )
 
     def _final_line(self) -> str:
@@ -384,15 +384,15 @@ def _params(line: str, number: int) -> dict[str, Any]:
         found = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:
         raise InvalidValue(
-            f"line {number} is no JSON: {error}", hint='write one object a line: {"name": "x"}'
+            f"line {number} is not JSON: {error}", hint='write one object a line: {"name": "x"}'
         ) from None
     if not isinstance(found, dict):
-        raise InvalidValue(f"line {number} is no JSON object", hint='write one object a line: {"name": "x"}')
+        raise InvalidValue(f"line {number} is not a JSON object", hint='write one object a line: {"name": "x"}')
     return found
 
 
 def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a number in JSON")
 
 
 def _start_each(
@@ -586,7 +586,7 @@ class _CallFollower(_Follower):
         self._say("", end_line=True)
         if self._quiet:
             print_json(direct_json(view))
-        what = "was still running and is cancelled" if view.started_at else "got no slot and gives up its place"
+        what = "was still running and is cancelled" if view.started_at else "got no slot and left the queue"
         click.echo(f"{self._job} {what}   rota show {self._id}", err=self._quiet)
         return STILL_WAITING
 

@@ -38,7 +38,7 @@ def _list(invocation: Invocation) -> None:
             if invocation.applied():
                 _, store = stack.enter_context(invocation.store())
         found = look_at_secrets(store, place.state, invocation.environ, address=place.store)
-    none = "no applied job or target names a secret; `env: {NAME: {secret: NAME}}` of a job does"
+    none = "no applied job or target uses a secret; a job does with `env: {NAME: {secret: NAME}}`"
     if invocation.listed(found, secret_json, none=none):
         return
     rows: list[list[Cell | str]] = [

@@ -61,7 +61,7 @@ def serve_command(
     http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
     entrance = entrance_of(**entering)
     if no_http and (listen or behind_proxy or tls_cert or tls_key):
-        raise click.UsageError("--no-http and flags about HTTP do not go together")
+        raise click.UsageError("--no-http and flags about HTTP cannot be combined")
 
     from rota.runners.processes import leave_first_place
 
@@ -163,7 +163,7 @@ def stop_command(
     chosen = {"idle": when_idle, "within": bool(within), "now": at_once, "detach": detach}
     modes = [mode for mode, given in chosen.items() if given]
     if len(modes) > 1:
-        raise click.UsageError("only one of --when-idle, --within, --now and --detach makes sense")
+        raise click.UsageError("use only one of --when-idle, --within, --now and --detach")
     bound = timedelta() if at_once else read_duration(within) if within else None
     _stop(invocation, modes[0] if modes else "grace", bound, dry_run=dry_run)
 
@@ -187,16 +187,16 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
         while serves(state):
             invocation.pause(POLL_SECONDS)
     except KeyboardInterrupt:
-        click.echo(f"not waiting any more; pid {pid} is still stopping", err=True)
+        click.echo(f"no longer waiting; pid {pid} is still stopping", err=True)
         raise
     _answer(invocation, pid, carries, mode=mode, stopped=True)
 
 
 _WAITING = {
-    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), the rest is stopped then",
+    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), then they are stopped",
     "idle": "{runs} may finish",
-    "within": "{runs} may finish in that time, the rest is stopped then",
-    "now": "ending {runs} at once",
+    "within": "{runs} may finish in that time, then they are stopped",
+    "now": "killing {runs} at once",
     "detach": "{runs}; commands continue for the next scheduler, functions may finish within `shutdown_grace`",
 }
 
@@ -230,7 +230,7 @@ def open_command(invocation: Invocation, *, only_print: bool) -> None:
         print_json({"url": url})
     elif only_print or click.launch(url) != 0:
         click.echo(url)
-        click.echo("it logs one browser in, within a minute", err=True)
+        click.echo("this URL logs in one browser, within a minute", err=True)
     else:
         click.echo(f"opened {url.partition('?')[0].removesuffix('/login')}")
 
@@ -263,7 +263,7 @@ def token_command(invocation: Invocation, *, scope: str | None, name: str | None
         invocation.note()
     told = token if scope is None or name is None else derive_token(token, Scope(scope), name)
     if renew and dry_run:
-        click.echo("would replace the token: every token and login of now would end", err=True)
+        click.echo("would rotate the token: all existing tokens and sessions would be invalidated", err=True)
         click.echo("nothing was changed (--dry-run)", err=True)
         return
     if invocation.as_json:

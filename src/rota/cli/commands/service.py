@@ -156,8 +156,8 @@ def _answer(invocation: Invocation, service: "Service", action: str, *, dry_run:
 
 def _tell_lingering(invocation: Invocation, service: "Service") -> None:
     if service.manager == "systemd" and not service.facts.system and not lingers(invocation.environ):
-        click.echo("it ends when you log out; to keep it running: loginctl enable-linger")
-    click.echo("look at it with rota status, rota service logs")
+        click.echo("the service stops when you log out; to keep it running: loginctl enable-linger")
+    click.echo("see rota status, rota service logs")
 
 
 def _status(invocation: Invocation, service: "Service") -> int:

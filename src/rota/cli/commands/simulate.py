@@ -80,7 +80,7 @@ def simulate_command(
     from rota.operations.simulate.report import report_json
 
     if activity and modes:
-        raise click.UsageError("--activity and --modes do not go together")
+        raise click.UsageError("--activity and --modes cannot be combined")
     request = SimulationRequest(
         days,
         since=since,

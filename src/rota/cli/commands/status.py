@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 MAX_NAMES = 5
 WIDTH = 1000
 WHY = 100
-WAITING = "results are kept and stored when it is back; what is due then is started by the jobs' own rules"
+WAITING = (
+    "results are kept in memory and stored when the database is back; missed instants follow the `misfire` of each job"
+)
 LEAST = 16
 
 
@@ -56,7 +58,7 @@ def status_command(invocation: Invocation, *, strict: bool, loops: bool, poll: b
     if any problem needs attention.
     """
     if poll and (strict or loops):
-        raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} do not go together")
+        raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} cannot be combined")
     if worker is not None and not poll:
         raise click.UsageError("--worker belongs to --poll")
     return _poll_summary(invocation, worker) if poll else _status(invocation, strict=strict, loops=loops)
@@ -226,7 +228,7 @@ def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
     stop = answer["stopping"]
     told = [counted(stop[key], word) for key, word in (("running", "run"), ("direct", "direct call")) if stop[key]]
     if not told:
-        return "nothing runs any more"
+        return "all runs have ended"
     what = " and ".join(told) + (f" ({counted(stop['unstored'], 'result')} not stored yet)" if stop["unstored"] else "")
     if stop["ending"]:
         return f"ends {what}"
@@ -280,7 +282,10 @@ def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
     assert ticks.last is not None
     told = f"last {ago(ticks.last, now)} ago, usually every {roughly(ticks.usual)}"
     if not beat.alive:
-        return click.style(f"no tick comes any more: {told}", fg="red") + "; look at what starts `rota tick`"
+        return (
+            click.style(f"ticks have stopped: {told}", fg="red")
+            + "; check the timer or crontab that starts `rota tick`"
+        )
     taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
     return f"{click.style('ticks', fg='green')}: {told} · {taken} of {counted(slots, 'slot')} taken"
 
@@ -395,7 +400,7 @@ def summary_lines(found: SchedulerSummary, zone: str, *, now: datetime) -> Itera
     yield f"mode      {found.mode}"
     due = day_time(found.next_due_at, zone, now=now, seconds=True) + f"   ({zone})" if found.next_due_at else "nothing"
     yield f"next due  {due}"
-    yield f"ask again in {found.suggested_poll_seconds} s"
+    yield f"poll again in {found.suggested_poll_seconds} s"
 
 
 def _counts(counts: Mapping[str, Any]) -> str:
@@ -415,7 +420,7 @@ def ack_command(invocation: Invocation, *, what: tuple[str, ...], everything: bo
     Without WHAT, list current and acknowledged problems.
     """
     if what and everything:
-        raise click.UsageError("name what is meant, or pass --all, not both")
+        raise click.UsageError("give names or --all, not both")
     if undo and not what and not everything:
         raise click.UsageError("--undo needs a name, or --all")
     with invocation.store() as (place, store):
@@ -461,12 +466,12 @@ def _change(
     for one in chosen:
         click.echo(_told(one, undo=undo, dry_run=dry_run))
     if not chosen:
-        click.echo(f"nothing to change: {'nothing of it was' if undo else 'all of it was already'} acknowledged")
+        click.echo(f"nothing to change: {'none was' if undo else 'all were already'} acknowledged")
 
 
 def _told(need: "AttentionItem", *, undo: bool, dry_run: bool) -> str:
     would = "would be" if dry_run else "is"
-    done = "shown again" if undo else "quiet until something new happens"
+    done = "shown again" if undo else "acknowledged until something new happens"
     return f"{need.attention.name} {would} {done} ({need.attention.kind}: {plain(need.attention.what)})"
 
 
@@ -481,7 +486,7 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
         rows.append([one.attention.name, one.attention.kind, seen, plain(one.attention.what)])
     titles = [Column("NAME"), Column("KIND"), Column("ACKNOWLEDGED"), Column("WHAT", flexible=True)]
     print_table(titles, rows)
-    click.echo("keep one quiet until something new happens: rota ack NAME   show it again: rota ack --undo NAME")
+    click.echo("acknowledge one: rota ack NAME   undo: rota ack --undo NAME")
 
 
 @click.command("touch", cls=RotaCommand)

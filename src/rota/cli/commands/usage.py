@@ -47,7 +47,7 @@ def usage_command(invocation: Invocation, *, by: str, since: str, job: str | Non
     from rota.operations.jobs import project_timezone
 
     if as_csv and invocation.as_json:
-        raise click.UsageError("--csv and --json do not go together")
+        raise click.UsageError("--csv and --json cannot be combined")
     now = invocation.now()
     with invocation.store() as (place, store):
         tz = project_timezone(store)
@@ -201,7 +201,7 @@ def _show_one(found: "AccountHistory", *, now: datetime) -> None:
 def _show_windows(found: "AccountHistory") -> None:
     account = found.view.account
     if not found.windows:
-        click.echo("nothing was charged to it yet")
+        click.echo("nothing charged yet")
         return
     rows = []
     for one in found.windows:
@@ -228,7 +228,7 @@ def _show_spenders(found: "AccountHistory") -> None:
     rows = []
     for one in found.spenders:
         share = f"{one.used * 100 / total:.0f} %" if total else ""
-        under_way = f"{one.under_way} under way" if one.under_way else ""
+        under_way = f"{one.under_way} in progress" if one.under_way else ""
         unknown = f"{say_amount(one.estimated, account.unit, noun=False)} estimated" if one.estimated else ""
         remark = ", ".join(part for part in (under_way, unknown) if part)
         rows.append([one.job, f"{one.runs:,}", say_amount(one.used, account.unit, noun=False), share, remark])

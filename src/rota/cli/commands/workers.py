@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rota.operations.workers import WorkerState
 
 DOES = {
-    (True, False): "finishes what it has and takes no more",
-    (True, True): "would finish what it has and take no more",
-    (False, False): "takes runs again",
-    (False, True): "would take runs again",
+    (True, False): "finishes its runs and claims no more",
+    (True, True): "would finish its runs and claim no more",
+    (False, False): "claims runs again",
+    (False, True): "would claim runs again",
 }
 """The state of a worker that is drained or not, now and in a dry run."""
 UNCHANGED = "nothing was changed (--dry-run)"
@@ -94,7 +94,7 @@ def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool)
     if invocation.as_json:
         print_json({"worker": name, "draining": draining, "changed": changed, "dry_run": dry_run})
         return
-    already = "takes no more already" if draining else "takes runs already"
+    already = "is already draining" if draining else "already claims runs"
     click.echo(f"{name} {DOES[draining, dry_run] if changed else already}")
     if dry_run:
         click.echo(UNCHANGED)

@@ -131,7 +131,7 @@ class _CrontabReader:
         split = _split(line.strip())
         if split is None:
             hint = "an entry is five fields and a command, a variable is NAME=value, a comment starts with #"
-            self._wrong(number, begin + 1, "is no entry, variable or comment", hint=hint)
+            self._wrong(number, begin + 1, "is not an entry, variable or comment", hint=hint)
             return
         fields, rest = split
         cron = self._cron(number, begin + 1, fields)
@@ -371,7 +371,7 @@ def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Trans
         keys, remarks = _job(name, entry, of_file=of_file)
         by_hand += remarks
         jobs.append(ImportedJob(name, entry.line, keys, entry.comments))
-    by_hand += [remark(line, "looks like an entry that is switched off: left out") for line in crontab.disabled]
+    by_hand += [remark(line, "looks like a disabled entry: omitted") for line in crontab.disabled]
     return Translation(
         text=_text(crontab, jobs, of_file=of_file, notes=left_out),
         read=len(crontab.entries),
@@ -398,16 +398,16 @@ def _can_be_set(name: str) -> bool:
 def _about(variable: Variable) -> list[Problem]:
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
-        told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` mail what fails"
+        told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` send mail for failures"
         return [remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
     if name == "RANDOM_DELAY":
         return [remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
     if name in ("LOGNAME", "USER"):
-        return [remark(variable.line, f"{shown} is not mapped: cron ignored it, the user is the scheduler's")]
+        return [remark(variable.line, f"{shown} is not mapped: cron ignored it; the user is that of the scheduler")]
     if name == "TZ":
-        return [remark(variable.line, f"{shown} goes to the commands only, as in cron; times follow `timezone`")]
+        return [remark(variable.line, f"{shown} applies to the commands only, as in cron; times follow `timezone`")]
     if _can_be_set(name) and secret_in(variable.value):
-        told = f"`rota secrets set {name}` stores it, and the jobs only name it"
+        told = f"`rota secrets set {name}` stores it, and jobs refer to it by name"
         return [remark(variable.line, f"{name} looks like a secret: {told}")]
     if name == "CRON_TZ" or _can_be_set(name):
         return []
@@ -453,7 +453,7 @@ def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Problem]]:
     text, remarks = entry.command, []
     if background := _BACKGROUND.search(text):
         text = text[: background.start()].rstrip()
-        told = "the run would otherwise end what it left behind"
+        told = "otherwise the run kills its background processes"
         remarks.append(remark(entry.line, f"`&` dropped from {name}: {told}"))
     if silent := _SILENT.search(text):
         told = f"rota keeps the output (rota logs {name})"
@@ -481,7 +481,7 @@ def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, .
         KeptKey(f"timezone: {of_file.timezone}", f"{zone_why}; rota's default is UTC"),
         KeptKey("timeout: never", "cron had none; rota's default is 10 min"),
         KeptKey("retry: false", "cron never retried; rota's default is 3 attempts"),
-        KeptKey("misfire: skip", "as cron: what was missed while the machine was down does not run"),
+        KeptKey("misfire: skip", "as in cron: instants missed while the machine was down do not run"),
         KeptKey("overlap: allow", "cron did not wait for an earlier run; rota's default is forbid"),
         KeptKey(f"shell_with: [{of_file.shell}, -c]", "cron's shell; rota's default stops at the first error (-e)"),
         KeptKey(f"cwd: {of_file.home}", "cron started in the home folder; rota's default is the project"),

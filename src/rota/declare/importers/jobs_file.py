@@ -58,7 +58,7 @@ def _jobs(document: Document) -> dict[str, Any]:
     wrong = [key for key in document.data if key != "jobs"]
     if not isinstance(raw, dict) or not all(isinstance(body, dict) for body in raw.values()) or wrong:
         line, column = document.position((wrong[0],)) if wrong else (1, 1)
-        message = f"`{wrong[0]}` is no section of such a file" if wrong else "has no map of jobs under `jobs:`"
+        message = f"`{wrong[0]}` is not a section of such a file" if wrong else "has no map of jobs under `jobs:`"
         hint = "a jobs file has `jobs:` alone, each job a map of keys; a rota.yaml needs no import"
         raise FileProblems([Problem(message, "jobs_file", document.file, line, column, hint=hint)])
     return raw
@@ -67,7 +67,7 @@ def _jobs(document: Document) -> dict[str, Any]:
 def _unmappable(body: Mapping[str, Any]) -> str:
     kind = body.get("type", "script")
     if kind not in _TYPES:
-        return f"there is no `type: {kind}`; it is kept as a comment"
+        return f"`type: {kind}` is not supported; it is kept as a comment"
     return ""
 
 
@@ -76,7 +76,7 @@ def _job(name: str, body: Mapping[str, Any], *, line: int) -> tuple[dict[str, An
     unknown = [write_entry(key, value)[0] for key, value in body.items() if key not in keys]
     remarks = [remark(line, f"{name}: `{entry}` cannot be mapped") for entry in unknown]
     if "group" not in body and not _is_remote(keys):
-        told = f"{name} names no group, which 000 read as remote; here it is local and runs without the poll's data"
+        told = f"{name} has no group, which octopoid read as remote; here it is local and runs without the poll's data"
         remarks.append(remark(line, f"{told}: add `group: remote` if it reads `ctx.poll_data`"))
     return keys, tuple(f"not mapped: {entry}" for entry in unknown), remarks
 
@@ -103,7 +103,7 @@ def _poll(jobs: Sequence[ImportedJob]) -> dict[str, Any] | None:
 def _about_poll(poll: Mapping[str, Any] | None) -> list[Problem]:
     if poll is None:
         return []
-    told = "poll.url: write the address that the scheduler's own poll asks, or `run: module:function` in its place"
+    told = "poll.url: write the address of your server's poll, or `run: module:function` in its place"
     return [remark(0, f"{told}; until then jobs with `group: remote` are skipped as poll_failed")]
 
 

@@ -214,7 +214,7 @@ def resume_jobs(ctx: RequestContext, chosen: JobSelection, *, catch_up: bool, dr
 
 def _end(wish: schemas.PauseWish, *, now: datetime) -> datetime | None:
     if wish.until is not None and wish.seconds is not None:
-        raise InvalidValue("`until` and `seconds` do not go together", hint="name one of them")
+        raise InvalidValue("`until` and `seconds` cannot be combined", hint="name one of them")
     if wish.seconds is not None:
         return now + timedelta(seconds=wish.seconds)
     return None if wish.until is None else coming(wish.until, now=now)

@@ -255,7 +255,7 @@ def _range(text: str, size: int) -> ByteRange:
     first, dash, last = written.strip().partition("-")
     digits = all(not end or (end.isdecimal() and len(end) < 19) for end in (first, last))
     if unit.strip() != "bytes" or not dash or not digits or not (first or last):
-        raise InvalidValue(f"{text[:40]!r} is no range of bytes", hint="write bytes=0-99, bytes=100- or bytes=-50")
+        raise InvalidValue(f"{text[:40]!r} is not a byte range", hint="write bytes=0-99, bytes=100- or bytes=-50")
     if not first:
         found = ByteRange(max(0, size - int(last)), size - 1)
     else:
@@ -268,10 +268,12 @@ def _range(text: str, size: int) -> ByteRange:
 def _filter(wish: schemas.SweepWish) -> Filter:
     chosen = (wish.jobs, wish.labels, wish.queued, wish.running, wish.waiting_for, wish.older_than_seconds, wish.all)
     if not any(chosen):
-        raise InvalidValue("no filter chooses runs", hint="name jobs, labels, queued, running, or all")
+        raise InvalidValue("no filter is set", hint="name jobs, labels, queued, running, or all")
     if wish.waiting_for is not None and (wish.running or wish.waiting_for not in set(WaitingFor)):
         words = ", ".join(WaitingFor)
-        raise InvalidValue(f"{wish.waiting_for!r} is nothing that queued runs wait for", hint=f"use one of {words}")
+        raise InvalidValue(
+            f"{wish.waiting_for!r} is not something that queued runs wait for", hint=f"use one of {words}"
+        )
     older = wish.older_than_seconds
     return Filter(
         jobs=tuple(wish.jobs),

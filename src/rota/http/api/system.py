@@ -51,7 +51,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         summary, answer = self._summary, self._summary.heartbeat.answer
-        yield Gauge("rota_up", "Whether what is due will be done.", float(summary.heartbeat.alive))
+        yield Gauge("rota_up", "Whether due runs will start.", float(summary.heartbeat.alive))
         runs = Gauge("rota_runs", "Runs that are stored, by status.", labels=["status"])  # pruned runs do not count
         for status, number in summary.counts.items():
             runs.add_metric([status.value], number)
@@ -76,7 +76,7 @@ class Metrics(Collector):
     def _budgets(self) -> Iterator[Metric]:
         labels = ["account", "unit"]
         limit = Gauge("rota_budget_limit", "The limit of an account in its window.", labels=labels)
-        used = Gauge("rota_budget_used", "What is spent or reserved of it.", labels=labels)
+        used = Gauge("rota_budget_used", "The used or reserved amount of it.", labels=labels)
         for view in list_accounts(self._store, now=self._now):
             values = [view.account.name, str(view.account.unit)]
             scale = MILLION if view.account.unit is Unit.USD else 1  # money in dollars, as the label says

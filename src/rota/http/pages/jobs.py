@@ -475,7 +475,7 @@ def _changed(visit: PageContext, name: str) -> Job | None:
     job = visit.ctx.store.read(lambda db: jobs.find_job(db, name))
     if not edit.may_change(job):
         hint = "change it where it is declared; `Duplicate` creates a copy"
-        raise InvalidValue(f"job {job.name!r} was not made here", hint=hint)
+        raise InvalidValue(f"job {job.name!r} was not created here", hint=hint)
     return job
 
 

@@ -176,8 +176,10 @@ def _short(number: float) -> str:
 pages = Pages()
 BAD = ("failing", "stuck", "abandoned", "damage", "storage", "loop", "workers")
 LEVELS = {**dict.fromkeys(BAD, "bad"), "approval": "accent"}
-Span = Annotated[Literal["1h", "3h", "12h", "3d"], Query(description="How far back and ahead the timeline goes.")]
-Rows = Annotated[Literal["", "all"], Query(description="All jobs on the timeline, not only those that matter most.")]
+Span = Annotated[Literal["1h", "3h", "12h", "3d"], Query(description="Hours before and after now on the timeline.")]
+Rows = Annotated[
+    Literal["", "all"], Query(description="Show all jobs on the timeline, not only the most relevant ones.")
+]
 
 
 @pages.show("/")
@@ -227,15 +229,15 @@ def acknowledge_attention(visit: VisitOf) -> Response:
     """Acknowledge an item: hide it until something new happens to it."""
     topic, mark = visit.form.get("topic", ""), visit.form.get("mark", "")
     if not topic or not mark:
-        raise InvalidValue("no item is named", hint="load the page again")
+        raise InvalidValue("no item is named", hint="reload the page")
     needs = needs_of(visit.ctx.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
     found = [need for need in needs if need.attention.topic == topic]
     same = [need for need in found if need.mark == mark]
     acknowledge(visit.ctx.store, same, needs=needs, actor=visit.ctx.actor, now=visit.now)
     if not found:
-        return visit.done("this no longer needs attention")
+        return visit.done("this problem is resolved")
     if not same:
-        return visit.done("something new has happened to it meanwhile: check it again")
+        return visit.done("it has changed meanwhile: check it again")
     return visit.done(f"{same[0].attention.name} is acknowledged until something new happens")
 
 
@@ -243,7 +245,7 @@ def acknowledge_attention(visit: VisitOf) -> Response:
 def point_out_attention(visit: VisitOf) -> Response:
     """Show an acknowledged item again."""
     point_out(visit.ctx.store, [visit.form.get("topic", "")])
-    return visit.done("it is shown again")
+    return visit.done("acknowledgement removed")
 
 
 @pages.show("/ui/search")

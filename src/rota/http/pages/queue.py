@@ -88,7 +88,7 @@ def show_queued_run(visit: VisitOf, run: RunName) -> Response:
     """Show the form that changes a queued run."""
     found = show_run(visit.ctx.store, run)
     if found.run.status is not Status.QUEUED:
-        raise InvalidValue(f"{found.run.handle} is not in the queue any more", hint="look at its run")
+        raise InvalidValue(f"{found.run.handle} is no longer in the queue", hint="see the run")
     view = {
         "run": found.run,
         "path": _path(found.run),
@@ -108,7 +108,7 @@ def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
         priority = int(written) if written.strip() else found.run.priority
     except ValueError:
         hint = "write a whole number between -1000 and 1000"
-        raise InvalidValue(f"{written[:40]!r} is no priority", hint=hint) from None
+        raise InvalidValue(f"{written[:40]!r} is not a priority", hint=hint) from None
     if not params and priority == found.run.priority:
         return visit.done(f"{found.run.handle} is unchanged", back=PATH)
     changed = None if priority == found.run.priority else priority

@@ -227,7 +227,7 @@ def cancel_one_run(visit: VisitOf, run: RunName) -> Response:
     """Cancel a run: remove a queued one, stop a running one."""
     if not visit.confirmed:
         found = cancel_run(visit.ctx.store, run, now=visit.now, dry_run=True)
-        says = "It has not started, and will not." if found.final else "It runs now: its processes are stopped."
+        says = "It has not started and will not start." if found.final else "It runs now: its processes are stopped."
         return visit.confirm(f"Cancel {found.run.handle}?", says=says, button="Cancel it", back=_page(run))
     done = cancel_run(visit.ctx.store, run, now=visit.now)
     visit.ctx.wake()
@@ -243,7 +243,7 @@ def retry_one_run(visit: VisitOf, run: RunName) -> Response:
     done = retry_run(visit.ctx.store, run, now=visit.now, again=again)
     visit.ctx.wake()
     made = show_run(visit.ctx.store, done.born.id).run if done.born else done.run
-    return visit.done(f"{made.handle} runs {done.run.handle} again", back=_page(made.handle))
+    return visit.done(f"{made.handle} retries {done.run.handle}", back=_page(made.handle))
 
 
 def _page(handle: str) -> str:

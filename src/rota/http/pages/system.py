@@ -110,7 +110,7 @@ def retry_sent(visit: VisitOf) -> Response:
     """Resend one notification, or all that failed."""
     chosen, failed = visit.form.get("id", ""), visit.form.get("failed") == "yes"
     if not chosen and not failed:
-        raise InvalidValue("no notification is named", hint="load the page again")
+        raise InvalidValue("no notification is named", hint="reload the page")
     names = [chosen] if chosen else []
     found = retry_deliveries(visit.ctx.store, names, failed=failed, now=visit.now, dry_run=False)
     visit.ctx.wake()

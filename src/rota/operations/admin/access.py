@@ -114,7 +114,7 @@ def read_token(state: Path) -> str:
     if mode & 0o077:
         raise TokenUnusable(f"{path} is open to other users (mode {mode & 0o777:04o})", hint=f"run `chmod 600 {path}`")
     if len(text) < LEAST_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
-        what = "is empty" if not text else f"holds no token of at least {LEAST_CHARACTERS} characters"
+        what = "is empty" if not text else f"has no token of at least {LEAST_CHARACTERS} characters"
         raise TokenUnusable(f"{path} {what}", hint=hint)
     return text
 
@@ -124,7 +124,7 @@ def derive_token(token: str, scope: Scope, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a token's name", hint="use 1 to 64 letters, digits, . and -")
     if name.casefold() in RESERVED:
-        raise InvalidValue(f"{name!r} is a name of rota's own, no token's", hint="name it after its holder, such as ci")
+        raise InvalidValue(f"{name!r} is reserved", hint="name it after its holder, such as ci")
     return f"rota_{scope}_{name}_{_signed(token, f'token:{scope}:{name}')}"
 
 

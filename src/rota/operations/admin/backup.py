@@ -75,7 +75,7 @@ class BackedUp(Struct, frozen=True):
 def back_up(place: ProjectPaths, target: Path, *, clock: Clock, with_output: bool) -> BackedUp:
     """Write a consistent copy of a project to `target`, completely or not at all; a scheduler may keep running."""
     if place.shared:
-        raise StoreShared(shown(place.store), "rota does not copy itself", tool="pg_dump")
+        raise StoreShared(shown(place.store), "rota does not back up", tool="pg_dump")
     if target.exists():
         raise FileExists(str(target))
     copy = target.with_name(f".{target.name}.{os.getpid()}.db")
@@ -226,7 +226,7 @@ def _refuse_ticks(state: Path) -> None:
     if turn is not None:
         turn.release()
     if turn is None or living_processes(state):
-        raise StateError(f"a tick still carries runs on {state}", hint="wait until they end: `rota status` shows them")
+        raise StateError(f"a tick still has runs on {state}", hint="wait until they end: `rota status` shows them")
 
 
 class _RestoreNote(Struct, frozen=True):
@@ -281,7 +281,7 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         if not 0 <= size <= LARGEST_READ:
-            raise tarfile.TarError("it has headers that no backup of rota has")
+            raise tarfile.TarError("it has headers that are not part of a rota backup")
         data = self._content.read(size)
         self._check(self._content.tell())
         return data
@@ -323,7 +323,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path, *, only: str = "") -> None:
     """Check one member and write it: only names of a backup, only plain files, with mode 0600."""
     if not member.isreg() or not _is_name(member.name):
-        raise tarfile.TarError(f"it holds {member.name[:100]!r}, which no backup of rota has")
+        raise tarfile.TarError(f"it holds {member.name[:100]!r}, which is not part of a rota backup")
     if member.size > LARGEST_TEXT and member.name != DATABASE:
         raise tarfile.TarError(f"{member.name!r} in it has {member.size:,} bytes")
     if only and member.name != only:

@@ -19,6 +19,7 @@ from rota.declare.entries import notes_on
 from rota.declare.project import Declared
 from rota.engine.activity import everything_paused, in_tick_mode, read_ticks
 from rota.engine.clock import tzdata_version
+from rota.model.amounts import counted
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
@@ -68,7 +69,7 @@ def examine(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Cl
         if place is not None:
             findings += _project(place, environ, clock=clock)
         else:
-            text = "no project here, so only the machine was looked at"
+            text = "no project here: checked only the machine"
             findings += [judge_clock(clock.now(), None), Finding("project", Severity.NOTE, text, "rota init, or --dir")]
         return [*findings, *agents.result()]
 
@@ -119,9 +120,7 @@ def _permissions(path: Path, *, needed: bool) -> Iterator[Finding]:
     found = path.stat()
     if found.st_uid != os.geteuid():
         text = f"{path} belongs to user {found.st_uid}, you are {os.geteuid()}"
-        yield Finding(
-            "permissions", Severity.WARNING, text, "use rota as its owner: it makes files of its own beside it"
-        )
+        yield Finding("permissions", Severity.WARNING, text, "run rota as its owner: rota creates files beside it")
     yield judge_mode(path, found.st_mode, needed=needed)
 
 
@@ -139,7 +138,7 @@ def _configuration(
     notes = [Finding("file", Severity.NOTE, note) for note in notes_on(declared.jobs, now=clock.now(), environ=environ)]
     if loaded.trust_note:
         notes.append(Finding("file", Severity.NOTE, loaded.trust_note, "rota trust"))
-    return loaded, [Finding("file", Severity.OK, f"rota.yaml is right, jobs: {len(declared.jobs)}"), *notes]
+    return loaded, [Finding("file", Severity.OK, f"rota.yaml is valid, {counted(len(declared.jobs), 'job')}"), *notes]
 
 
 def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -152,12 +151,10 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
         shown = ", ".join(missing[:NAMES_SHOWN]) + (f" and {len(missing) - NAMES_SHOWN} more" if missing[3:] else "")
         whose = "the scheduler's" if served is not None else "this"
         text = f"not found on {whose} PATH: {shown}"
-        yield Finding("PATH", Severity.PROBLEM, text, "write the whole path, or start rota with a PATH that has them")
+        yield Finding("PATH", Severity.PROBLEM, text, "use the full path, or start rota with a PATH that includes them")
     elif served is not None and served != own:
         text = "the scheduler's PATH is not that of this shell; runs get the scheduler's"
-        yield Finding(
-            "PATH", Severity.NOTE, text, "a command that works here may not be found there: write whole paths"
-        )
+        yield Finding("PATH", Severity.NOTE, text, "a command that works here may not be found there: use full paths")
     else:
         yield Finding("PATH", Severity.OK, "every job's command is found")
 
@@ -285,9 +282,7 @@ def _file(place: ProjectPaths, *, clock: Clock) -> Iterator[Finding]:
         return
     if damage:
         text = f"{path} is damaged: {damage[0]}"
-        yield Finding(
-            "database", Severity.PROBLEM, text, "stop rota and put back a backup: `rota restore FILE --force`"
-        )
+        yield Finding("database", Severity.PROBLEM, text, "stop rota and restore a backup: `rota restore FILE --force`")
     else:
         yield Finding("database", Severity.OK, f"{path} is whole")
 
@@ -297,9 +292,9 @@ def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
     found = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
     everything = everything_paused(db)
     if everything is not None and everything.reason == REASON:
-        text = "everything is paused: the scheduler crashed again and again"
+        text = "everything is paused: the scheduler crashed repeatedly"
         found.append(
-            Finding("scheduler", Severity.PROBLEM, text, "find the cause in its log, then `rota resume --all`")
+            Finding("scheduler", Severity.PROBLEM, text, "find the cause in the log, then `rota resume --all`")
         )
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
@@ -315,7 +310,7 @@ def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
             "work sources",
             Severity.WARNING,
             f"{one.source}: {one.text}",
-            f"see `rota show {one.newest.handle}`, then put the item right where it lies",
+            f"see `rota show {one.newest.handle}`, then correct the item at its source",
         )
         for one in given_up(db, now - UNTOLD)
     ]
@@ -338,7 +333,7 @@ def _ticks(db: Database, now: datetime) -> Iterator[Finding]:
     ticks = read_ticks(db)
     if ticks.last is None or not in_tick_mode(db):
         return
-    text = f"the last tick looked {ago(ticks.last, now)} ago, they usually come every {roughly(ticks.usual)}"
+    text = f"the last tick was {ago(ticks.last, now)} ago, the usual interval is {roughly(ticks.usual)}"
     if ticks.still_come(now):
         yield Finding("ticks", Severity.OK, text)
     else:

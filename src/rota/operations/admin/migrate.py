@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SQLITE_PREFIX = f"{SQLITE}:"
 STOP_HINT = "stop it first: `rota stop --when-idle`"
-RESTART_HINT = "begin anew with --restart: what was copied so far is dropped, the source stays as it is"
+RESTART_HINT = "start over with --restart: the partial copy is deleted, the source does not change"
 
 
 class MigrationEnd(Struct, frozen=True):
@@ -102,7 +102,7 @@ def read_spot(text: str, *, cwd: Path, state: Path | None, environ: Mapping[str,
         return MigrationEnd(state)
     if not text.startswith(SQLITE_PREFIX) or text == SQLITE_PREFIX:
         hint = "write sqlite:PATH with the state folder, or postgresql://user@host:5432/database"
-        raise InvalidValue(f"{shown(text)!r} is no store that rota knows", hint=hint)
+        raise InvalidValue(f"{shown(text)!r} is not a store that rota supports", hint=hint)
     path = (cwd / Path(text.removeprefix(SQLITE_PREFIX).removeprefix("//")).expanduser()).absolute()
     if path.name == DATABASE:
         return MigrationEnd(path.parent)
@@ -260,7 +260,7 @@ def _is_there(spot: MigrationEnd, clock: Clock) -> bool:
 def _open_end(spot: MigrationEnd, clock: Clock, *, target: bool = False) -> Iterator[CopyEnd]:
     """Open one end as it is: nothing is upgraded."""
     if not _is_there(spot, clock):
-        raise MoveRefused(f"there is no database of rota in {spot.place}", hint="look at what --from names")
+        raise MoveRefused(f"no rota database in {spot.place}", hint="check --from")
     end: CopyEnd
     if spot.shared:
         address = complete_address(spot.address, spot.state)
@@ -285,7 +285,7 @@ def _locked(spot: MigrationEnd) -> Iterator[None]:
     try:
         turn = take(spot.state / TICK_LOCK)
         if turn is None or living_processes(spot.state):
-            raise MoveRefused(f"a scheduler is at work on {spot.state}", hint=STOP_HINT)
+            raise MoveRefused(f"a scheduler is running on {spot.state}", hint=STOP_HINT)
         try:
             yield
         finally:
@@ -297,19 +297,19 @@ def _locked(spot: MigrationEnd) -> Iterator[None]:
 def _refuse_living(end: "PostgresEnd") -> None:
     alive = end.alive()
     if alive:
-        raise MoveRefused(f"schedulers are at work on {end.place}: {', '.join(alive)}", hint=STOP_HINT)
+        raise MoveRefused(f"schedulers are running on {end.place}: {', '.join(alive)}", hint=STOP_HINT)
 
 
 def _refuse_same(source: MigrationEnd, target: MigrationEnd) -> None:
     if source.place == target.place:
-        raise InvalidValue(f"{source.place} cannot be moved to itself", hint="name another store with --to")
+        raise InvalidValue(f"{source.place} cannot be migrated to itself", hint="name another store with --to")
 
 
 def _refuse_strange(state: Path) -> None:
     """Refuse a folder with files of other programs: rota makes a state folder private."""
     if state.is_dir() and any(state.iterdir()) and not ((state / ".gitignore").exists() or (state / DATABASE).exists()):
         hint = "name a new folder, such as …/.rota"
-        raise MoveRefused(f"{state} is not empty and no state folder of rota", hint=hint)
+        raise MoveRefused(f"{state} is neither empty nor a state folder of rota", hint=hint)
 
 
 def _check_source(origin: CopyEnd) -> None:
@@ -318,8 +318,8 @@ def _check_source(origin: CopyEnd) -> None:
     if under_way.runs or under_way.calls:
         calls = counted(under_way.calls, "direct call")
         raise MoveRefused(
-            f"{counted(under_way.runs, 'run')} and {calls} under way in {origin.place}",
-            hint="let them end: `rota stop --when-idle`; if no scheduler runs, `rota serve` finds them first",
+            f"{counted(under_way.runs, 'run')} and {calls} in progress in {origin.place}",
+            hint="wait for them: `rota stop --when-idle`; if no scheduler is running, `rota serve` recovers them first",
         )
 
 
@@ -334,7 +334,7 @@ def _check_schema(end: CopyEnd) -> None:
     wrong = [table.name for table in tables() if end.columns(table) != set(table.columns)]
     if wrong:
         raise StateError(
-            f"the tables {', '.join(wrong)} of {end.place} are not as rota made them", hint="`rota verify`"
+            f"the tables {', '.join(wrong)} of {end.place} differ from rota's schema", hint="`rota verify`"
         )
 
 
@@ -349,10 +349,10 @@ def _begun_before(
         return None
     if begun.source != origin.place:
         raise MoveRefused(
-            f"{copy.place} holds half of a move from {begun.source}", hint="finish that one, or name another target"
+            f"{copy.place} has half of a migration from {begun.source}", hint="finish that one, or name another target"
         )
     if dict(begun.counts) != dict(counts) and not restart:
-        raise MoveRefused(f"{origin.place} has changed since the move was begun", hint=RESTART_HINT)
+        raise MoveRefused(f"{origin.place} has changed since the migration started", hint=RESTART_HINT)
     return begun
 
 
@@ -361,7 +361,7 @@ def _refuse_full(copy: CopyEnd, origin: CopyEnd, counts: Mapping[str, int]) -> N
     before = copy.moved_from()
     if before is not None and before.source == origin.place and origin.note(MOVED_TO) == copy.place:
         raise MoveRefused(
-            f"{origin.place} was moved to {copy.place} already", hint="let `store:` in rota.yaml name the new one"
+            f"{origin.place} was already migrated to {copy.place}", hint="set `store:` in rota.yaml to the new one"
         )
     if before is not None and before.source == origin.place and dict(before.counts) == dict(counts):
         return

@@ -90,7 +90,7 @@ def notes_on_targets(
     except RotaError:
         return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
     return tuple(
-        f"{user}: no notification is sent as long as there is no secret {name}; `rota secrets set {name}` stores it, "
+        f"{user}: no notification is sent without the secret {name}; `rota secrets set {name}` stores it, "
         "unless the scheduler's own environment has it"
         for name, namers in sorted(named.items())
         if _source(name, stored, environ) is SecretSource.MISSING

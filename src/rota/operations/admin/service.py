@@ -180,7 +180,7 @@ def _specifier(text: str) -> str:
 
 def _plain(text: str | None) -> str:
     if text is None or not text.isprintable():
-        raise InvalidValue(f"{text!r} cannot stand in a service's file", hint="use a folder without control characters")
+        raise InvalidValue(f"{text!r} is not allowed in a service file", hint="use a folder without control characters")
     return text
 
 
@@ -261,7 +261,7 @@ class Service(Struct, frozen=True):
         """Raise an error unless the service is installed."""
         if not self.file.exists():
             kind = (" --system" if self.facts.system else "") + (" --tick" if self.facts.every is not None else "")
-            raise ServiceUnavailable(f"{self.file} is not there", hint=f"install it: rota service install{kind}")
+            raise ServiceUnavailable(f"{self.file} does not exist", hint=f"install it: rota service install{kind}")
 
     def standing(self) -> ServiceState:
         """Return how the service stands."""
@@ -289,7 +289,7 @@ def no_manager() -> ServiceUnavailable:
     """Return the refusal on a machine without a manager."""
     return ServiceUnavailable(
         "no systemd or launchd runs on this machine",
-        hint="start `rota serve` by what runs your other services (in a container: as its command); "
+        hint="start `rota serve` with your own process manager (in a container: as its command); "
         "`rota service install --print` shows a unit to copy",
     )
 
@@ -357,7 +357,9 @@ def _ask(service: Service, step: Sequence[str]) -> subprocess.CompletedProcess[s
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ServiceUnavailable(f"`{' '.join(step)}` did not answer", hint="look at the manager's own log") from None
+        raise ServiceUnavailable(
+            f"`{' '.join(step)}` did not answer", hint="check the log of the service manager"
+        ) from None
 
 
 def output_of_service(service: Service, *, lines: int) -> str:

@@ -421,7 +421,7 @@ def _of_that_name(db: Database, name: str) -> list[Job]:
     return [] if job is None else [job]
 
 
-def refuse_file(job: Job, *, hint: str = "take it out of that file and apply it") -> None:
+def refuse_file(job: Job, *, hint: str = "remove it from that file and apply it") -> None:
     """Raise JobInFile for a job that a file declares: the next apply would undo a change."""
     if job.source.startswith(FILE):
         file = job.source.removeprefix(FILE)
@@ -443,7 +443,7 @@ SECTIONS = (
     *("timezone", "defaults", "scheduler", "pools", "budgets", "prices", "quiet_hours", "poll", "agents", "notify"),
 )
 """The sections of the project's file that a job may refer to."""
-NO_PYTHON = "functions belong to jobs of the file, the API imports nothing"
+NO_PYTHON = "only jobs of the file may use functions; the API imports no code"
 
 
 def read_job(name: str, body: Mapping[str, Any], *, folder: Path, state: Path, environ: Mapping[str, str]) -> JobSpec:
@@ -479,8 +479,8 @@ def _sections(folder: Path) -> dict[str, Any]:
     try:
         data = load_again(folder / FILE_NAME).data
     except FileProblems as error:
-        hint = f"mend {folder / FILE_NAME} first: {error.problems[0]}"
-        raise StateError("the project's file cannot be read, so that the job cannot be checked", hint=hint) from None
+        hint = f"fix {folder / FILE_NAME} first: {error.problems[0]}"
+        raise StateError("the job cannot be checked because the project's file cannot be read", hint=hint) from None
     sections = {key: data[key] for key in SECTIONS if key in data}
     agents = sections.get("agents")
     if isinstance(agents, dict):
@@ -512,7 +512,7 @@ def _put(db: Database, *, spec: JobSpec, new: bool, now: datetime) -> tuple[JobV
     change = put_job(db, spec, source=KEPT, now=now)
     created = change.kind in (ChangeKind.CREATE, ChangeKind.REVIVE)
     if new and not created:
-        raise InvalidValue(f"there is a job {spec.name!r} already", hint="change it with PUT, or choose another name")
+        raise InvalidValue(f"a job {spec.name!r} already exists", hint="change it with PUT, or choose another name")
     return job_view(db, find_job(db, spec.name)), created
 
 
@@ -525,7 +525,7 @@ def notes_of(view: JobView, *, state: Path, environ: Mapping[str, str], now: dat
 def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:
     """Enable or disable a job of the API; refuse a job of a file."""
 
-    hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` holds a job back for a time"
+    hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` pauses a job"
 
     def change(db: Database) -> JobView:
         job = find_job(db, name)

@@ -299,7 +299,7 @@ def _served(spec: JobSpec) -> Problem | None:
     """Return the problem of an agent with `rota_tools` in a project that is not on disk."""
     if spec.work.agent is None or not spec.work.agent.rota_tools:
         return None
-    hint = "hand your agents `rota.tools(scheduler, made_by=…)` in your own code"
+    hint = "give your agents `rota.tools(scheduler, made_by=…)` in your own code"
     message = "rota serves its tools to agents of a project with a rota.yaml"
     return Problem(message, "conflict", at=("jobs", spec.name, "rota_tools"), hint=hint)
 
@@ -309,7 +309,7 @@ def _elsewhere(spec: JobSpec) -> Problem | None:
     work = spec.work
     if not work.function or ":" in work.function or work.isolate is not Isolate.PROCESS or work.python is not None:
         return None
-    message = "a function that is registered here is not known in a process of its own"
+    message = "a separate process does not know a function that is registered here"
     return Problem(message, "conflict", at=("jobs", spec.name, "isolate"), hint='name it as run="module:function"')
 
 
@@ -333,8 +333,8 @@ _PARTS = re.compile(r"(; |, or |, )")
 def code_hint(hint: str) -> str:
     """Return a hint for a program: calls instead of commands, without the parts that only a command can do.
 
-    >>> code_hint("wait for it, stop it with `rota cancel a:1`, or pass overlap with --force")
-    'wait for it, or pass overlap with `force=True`'
+    >>> code_hint("wait for it, stop it with `rota cancel a:1`, or ignore overlap with --force")
+    'wait for it, or ignore overlap with `force=True`'
     """
     for command, call in _CALLS:
         hint = command.sub(call, hint)

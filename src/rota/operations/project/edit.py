@@ -102,9 +102,9 @@ def _set(keys: dict[str, Any], parts: Sequence[str], value: Any, setting: str) -
     for part in parts[:-1]:
         keys = keys.setdefault(part, {})
         if not isinstance(keys, dict):
-            raise InvalidValue(f"{setting!r} sets a key of something that is no map", hint="give each key one value")
+            raise InvalidValue(f"{setting!r} sets a key of a value that is not a map", hint="give each key one value")
     if parts[-1] in keys:
-        raise InvalidValue(f"{setting!r} sets a key that is set already", hint="give each key one value")
+        raise InvalidValue(f"{setting!r} sets a key that is already set", hint="give each key one value")
     keys[parts[-1]] = value
 
 
@@ -123,7 +123,7 @@ def replace_file(file: Path, content: bytes, *, before: bytes) -> None:
     fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
         if file.read_bytes() != before:
-            raise InvalidValue(f"{file} was changed meanwhile", hint="nothing was written; run the command again")
+            raise InvalidValue(f"{file} changed meanwhile", hint="nothing was written; run the command again")
         _write(fresh, content, mode=file.stat().st_mode & 0o7777)
         os.replace(fresh, file)
         sync(file.parent)
@@ -285,7 +285,7 @@ def _keys(draft: Draft, *, zone: str, now: datetime) -> tuple[dict[str, Any], li
     keys |= {"labels": labels} if labels else {}
     others, wrong = _others(draft)
     troubles += wrong
-    troubles += [DraftProblem("others", f"{key} is set above already") for key in others if key in keys]
+    troubles += [DraftProblem("others", f"{key} is already set above") for key in others if key in keys]
     return keys | {key: value for key, value in others.items() if key not in keys}, troubles
 
 
@@ -313,7 +313,7 @@ def _name_troubles(shop: DraftValidator, draft: Draft, replacing: Job | None) ->
     taken = names.get(name.casefold())
     if taken is None or (replacing is not None and taken == replacing.name):
         return []
-    return [DraftProblem("name", f"there is a job {taken!r} already", "choose another name")]
+    return [DraftProblem("name", f"a job {taken!r} already exists", "choose another name")]
 
 
 def _read(shop: DraftValidator, name: str, keys: Mapping[str, Any]) -> tuple[JobSpec | None, list[DraftProblem]]:
@@ -408,7 +408,7 @@ def make_project(folder: Path, files: Mapping[str, str]) -> None:
 
 def first_file(machine: Machine, *, kind: str | None) -> str:
     """Return the text of a first rota.yaml."""
-    zone = "" if machine.detected_zone else "   # this machine's own zone has no name that could be found"
+    zone = "" if machine.detected_zone else "   # the zone of this machine has no name"
     parts = [
         f"# yaml-language-server: $schema={STATE_NAME}/schema.json",
         _HEAD,
@@ -426,17 +426,17 @@ def first_file(machine: Machine, *, kind: str | None) -> str:
 
 
 _HEAD = """\
-# rota.yaml: what runs here, and when. After each change: rota check (what does it mean?), rota apply (make it so);
-# a running `rota serve` also applies the file by itself.
+# rota.yaml: the jobs of this project. After a change: `rota check` validates it, `rota apply` stores it;
+# a running `rota serve` applies changes by itself.
 """
 
 _BATTERY = """\
 defaults:                        # any job key; a job's own key wins
-  misfire: once                  # a battery was found: what was missed during sleep runs once on wake
+  misfire: once                  # this machine has a battery: runs missed during sleep run once on wake
 """
 
 _AGENTS_FOUND = """
-# Found on PATH: {names}. A job with a `prompt:` lets one of them work, unattended and within limits:
+# Found on PATH: {names}. A job with a `prompt:` runs one of them unattended, within limits:
 # see `rota init --with {first} --dry-run` in an empty folder for an example (claude and codex).
 """
 
@@ -445,8 +445,8 @@ _HELLO = """\
     cron: "*/5 * * * *"          # minute hour day month weekday; quotes are needed
     command: [echo, "hello from rota"]
     # timeout: 10m               # the default; `never` for none
-    # retry: false               # a failed run is tried 3 times by default
-    # overlap: forbid            # the default: no second run while one is unfinished
+    # retry: false               # the default is 3 attempts
+    # overlap: forbid            # the default: skip a run while another one is unfinished
     # conditions: [{command: [./may-i-run]}]   # exit 0 run, 10 skip
 """
 
@@ -455,15 +455,15 @@ _CRON = """\
     cron: "30 2 * * *"           # every day at 02:30 in `timezone`
     shell: echo "backing up on $ROTA_DATE" && sleep 1 && echo done   # a shell; `command:` starts a program directly
     timeout: 1h
-    misfire: once                # missed because the machine was off: run once when it is back
+    misfire: once                # missed while the machine was off: run once when it is back
   # cron had no timeout, no overlap check and dropped the output; rota has all three: see `rota logs nightly`
 """
 
 _PYTHON = """\
   greet:
     interval: 1m                 # counted from the end of the last run
-    run: greet                   # the function below @rota.job("greet") in rota_jobs.py
-    conditions: [is_awake]       # @rota.condition("is_awake"); false: looked at again later
+    run: greet                   # the function with @rota.job("greet") in rota_jobs.py
+    conditions: [is_awake]       # @rota.condition("is_awake"); false: checked again later
     params: {name: world}
 """
 
@@ -490,24 +490,24 @@ def is_awake(ctx: rota.JobContext) -> bool:
 _CLAUDE = """\
   nightly-review:
     cron: "30 2 * * *"
-    enabled: false               # it may cost money: try `rota run nightly-review --dry-run`, then enable it
+    enabled: false               # it costs money: try `rota run nightly-review --dry-run` first, then enable it
     agent: claude
-    access: read                 # read | write | full; what it is refused is shown, never waited for
-    max_usd: 1.00                # what one run may cost at most
+    access: read                 # read | write | full; denied tools are reported
+    max_usd: 1.00                # limit of one run
     prompt: Review the commits of the last day.
     timeout: 30m
-    # env_pass: [ANTHROPIC_API_KEY]   # a run gets HOME and PATH, but no other variable unless it is named
+    # env_pass: [ANTHROPIC_API_KEY]   # other variables than HOME and PATH must be named
 """
 
 _CODEX = """\
   nightly-review:
     cron: "30 2 * * *"
-    enabled: false               # it may cost money: try `rota run nightly-review --dry-run`, then enable it
+    enabled: false               # it costs money: try `rota run nightly-review --dry-run` first, then enable it
     agent: codex
-    access: read                 # read | write | full, as Codex's sandbox keeps it
+    access: read                 # read | write | full, enforced by Codex's sandbox
     prompt: Review the commits of the last day.
     timeout: 30m
-    # env_pass: [OPENAI_API_KEY]      # a run gets HOME and PATH, but no other variable unless it is named
+    # env_pass: [OPENAI_API_KEY]      # other variables than HOME and PATH must be named
 """
 
 _JOBS = {None: _HELLO, "cron": _CRON, "python": _PYTHON, "claude": _CLAUDE, "codex": _CODEX}

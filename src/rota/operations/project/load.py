@@ -230,7 +230,7 @@ def _declared(db: Database) -> tuple[Section, ...]:
 
 def _target(target: Target) -> str:
     """Return a target without its address, which may be a secret."""
-    return f"{target.channel}, told of {', '.join(event.value for event in target.on)}"
+    return f"{target.channel}, on {', '.join(event.value for event in target.on)}"
 
 
 def _values(record: Any) -> tuple[tuple[str, str], ...]:

@@ -108,7 +108,7 @@ def store_of(folder: Path, state: Path, environ: Mapping[str, str]) -> str:
     told = environ.get("ROTA_STORE", "")
     if told and told != SQLITE and not is_postgres(told):
         hint = "set it to sqlite, or to postgresql://user@host:5432/database"
-        raise InvalidValue(f"ROTA_STORE is {shown(told)!r}, which is no store that rota knows", hint=hint)
+        raise InvalidValue(f"ROTA_STORE is {shown(told)!r}, which is not a store that rota supports", hint=hint)
     if not told and environ.get("ROTA_RUN_ID"):
         with contextlib.suppress(OSError):
             told = (state / STORE_NOTE).read_text("utf-8").strip()
@@ -139,7 +139,7 @@ def make_state(state: Path) -> bool:
         kind = DatabaseReadOnly if error.errno in FORBIDDEN else StateError
         hint = "check owner and mode of its folder, or set `state:` or ROTA_STATE"
         raise kind(
-            f"cannot make the state folder {state}: {(error.strerror or str(error)).lower()}", hint=hint
+            f"cannot create the state folder {state}: {(error.strerror or str(error)).lower()}", hint=hint
         ) from None
     from rota.store.sqlite.store import reachable
 

@@ -44,7 +44,7 @@ def export_jobs(store: Store, names: Sequence[str], *, place: ProjectPaths, home
     top = _top(store, specs, place=place, home=home)
     waiting = {job.name for job in store.read(jobs.provisional_jobs)}
     unapproved = [
-        f"{spec.name}: waits for approval here; in a file it begins at once" for spec in specs if spec.name in waiting
+        f"{spec.name}: waits for approval here; in a file it starts at once" for spec in specs if spec.name in waiting
     ]
     notes = (*renamed, *unapproved, *(note for spec in specs if (note := _unsaid(spec, top))))
     return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)

@@ -58,7 +58,7 @@ class AtWork(Struct, frozen=True):
 
     runs: Sequence[blackouts.QuietRun] = ()
     last: datetime | None = None
-    words: str = "no activity (--activity says otherwise)"
+    words: str = "no activity (see --activity)"
 
     def activity(self, now: datetime) -> datetime | None:
         """Return the last minute with an activity."""
@@ -151,7 +151,7 @@ def read_phases(text: str) -> tuple[Phase, ...]:
         name, equals, lasts = (piece.strip() for piece in part.partition("="))
         if not equals or name not in tuple(Mode):
             raise InvalidValue(
-                f"{text!r} names no modes", hint="write modes and how long each lasts: active=8h,idle=8h,dormant=8h"
+                f"{text!r} names no modes", hint="write modes and durations: active=8h,idle=8h,dormant=8h"
             )
         phases.append(Phase(Mode(name), parse_duration(lasts)))
     return tuple(phases)
@@ -317,7 +317,9 @@ def _end_pause(engine: model.SimEngine, sim_job: model.SimJob) -> None:
     engine.move(sim_job, plan.cursor.next_for, plan.cursor.next_at)
 
 
-SHARED = "all projects are played; slots, pools, budgets, remote calls and collisions are those of all of them together"
+SHARED = (
+    "all projects are simulated; slots, pools, budgets, remote calls and collisions are those of all of them together"
+)
 
 
 class SimulationRequest(Struct, frozen=True):
@@ -375,10 +377,10 @@ def _scene(
         settings = Settings(place.folder, place.state, timezone=project_timezone(store))
         return _Scene(store.read(partial(copy_state, now=now)), settings, (f"the file cannot be read: {error}",))
     if store is None:
-        note = "nothing is applied yet: the file alone is played"
+        note = "nothing is applied yet: simulated the file alone"
         return _Scene(fresh_state(declared.jobs, declared.settings, now=now), declared.settings, (note,))
     if request.unapplied:
-        note = "the file is played as if it had been applied"
+        note = "simulated the file as if it had been applied"
         return _Scene(rolled_back(store, partial(_applied, declared=declared, now=now)), declared.settings, (note,))
     return _Scene(store.read(partial(copy_state, now=now)), declared.settings, _unapplied(store, declared, now=now))
 
@@ -392,7 +394,7 @@ def _unapplied(store: Store, declared: Declared, *, now: datetime) -> tuple[str,
     plan = apply(store, declared, now=now, dry_run=True, allow_empty=True)
     if not plan.changing and not plan.settings:
         return ()
-    return ("rota.yaml has changes that are not applied; --unapplied plays them",)
+    return ("rota.yaml has changes that are not applied; --unapplied simulates them",)
 
 
 def _person(request: SimulationRequest, state: State, zone_name: str, *, since: datetime, until: datetime) -> Person:
@@ -415,9 +417,7 @@ def _assumed(person: Person, assumptions: Assumptions, durations: Mapping[str, R
             never_ran.setdefault(takes.duration, []).append(job.name)
     for duration, names in never_ran.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        sentences.append(
-            f"a run of {shown} takes {say_duration(duration)}: none was seen yet (--duration says otherwise)"
-        )
+        sentences.append(f"a run of {shown} takes {say_duration(duration)}: no run to measure yet (see --duration)")
     if any(job.spec.gates.conditions for job in state.jobs):
         sentences.append("conditions pass")
     if any(job.spec.work.agent and job.spec.work.agent.source for job in state.jobs):
@@ -476,7 +476,7 @@ def read_share(text: str) -> float:
     """
     match = _PERCENT.fullmatch(text)
     if match is None or float(match[1]) > 100:
-        raise InvalidValue(f"{text!r} is no percentage", hint="write 0% to 100%")
+        raise InvalidValue(f"{text!r} is not a percentage", hint="write 0% to 100%")
     return float(match[1]) / 100
 
 
@@ -489,8 +489,8 @@ def read_tick(text: str) -> SharedTick:
     interval, equals, calls = (part.strip() for part in text.partition("="))
     hint = "write how often it ticks and how many calls each tick makes: 60s=16"
     if not equals or not calls.isdecimal():
-        raise InvalidValue(f"{text!r} is no tick", hint=hint)
+        raise InvalidValue(f"{text!r} is not a tick", hint=hint)
     try:
         return SharedTick(read_length(interval), int(calls))
     except InvalidDuration as error:
-        raise InvalidValue(f"{text!r} is no tick: {error.message}", hint=hint) from None
+        raise InvalidValue(f"{text!r} is not a tick: {error.message}", hint=hint) from None

@@ -164,7 +164,7 @@ class _Drawing:
 
     def lines(self) -> Iterator[str]:
         """Yield the document."""
-        title = f"What rota would do: {span_words(self._report)}"
+        title = f"Simulation: {span_words(self._report)}"
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self._height}" width="{WIDTH}" '
             f'height="{self._height}" role="img" aria-label={quoteattr(fit(title))}>'

@@ -48,7 +48,7 @@ class Untold(Struct, frozen=True):
     def text(self) -> str:
         """The problem in words."""
         what = counted(self.count, "report or release was", "reports or releases were")
-        return f"{what} given up: {self.newest.error or 'it did not answer'}"
+        return f"{what} abandoned: {self.newest.error or 'no answer'}"
 
 
 def given_up(db: Database, since: datetime, *, prefix: str = "") -> list[Untold]:
@@ -186,7 +186,7 @@ def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
     timeout, started = spec.work.timeout, run.started_at
     if timeout is None or started is None or now - started <= timeout + spec.work.term_grace + STUCK_AFTER:
         return None
-    what = f"stuck: runs for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
+    what = f"stuck: running for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
     return Attention(run.job, what, f"rota explain {run.handle}", kind="stuck", sign=run.id, subject=run.handle)
 
 
@@ -202,10 +202,10 @@ def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iter
 def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:
     newest, name = next((run for run in view.last if run.status.final), None), view.job.name
     if view.state == "provisional":
-        whose = f", made by {view.job.made.by}" if view.job.made else ""
+        whose = f", created by {view.job.made.by}" if view.job.made else ""
         sign = digest_of(view.job.spec)
         return Attention(
-            name, f"waits for approval{whose}", f"rota approve {name}", kind="approval", sign=sign, subject=name
+            name, f"waiting for approval{whose}", f"rota approve {name}", kind="approval", sign=sign, subject=name
         )
     if newest is None:
         return None
@@ -217,7 +217,7 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
         return _about(newest, what, kind="missed")
     if newest.reason is Reason.BUDGET and name == POLL:
         why = f": {newest.error}" if newest.error else ""
-        return _about(newest, f"SKIPPED {newest.reason}, and with it the jobs that need the poll{why}", kind="skipped")
+        return _about(newest, f"SKIPPED {newest.reason}, also the jobs that need the poll{why}", kind="skipped")
     if newest.reason in (Reason.CONDITION_ERROR, Reason.EXPIRED):
         why = f": {newest.error}" if newest.error else ""
         return _about(newest, f"SKIPPED {newest.reason}{why}", kind="skipped")
@@ -262,7 +262,7 @@ def denied(view: JobView) -> Attention | None:
         return None
     tools = list(dict.fromkeys(newest.denied_tools))
     more = ", …" if len(tools) > TOOLS_NAMED else ""
-    what = f"was refused {', '.join(tools[:TOOLS_NAMED])}{more} and completed without"
+    what = f"was denied {', '.join(tools[:TOOLS_NAMED])}{more} and completed without them"
     command = f"rota show {newest.handle}"
     return Attention(view.job.name, what, command, kind="denied", sign=newest.id, subject=newest.handle)
 
@@ -277,7 +277,7 @@ def held(view: HoldView, *, zone: str, now: datetime) -> Attention:
 
 
 CALLED = {"serve": "the scheduler", "worker": "the worker", "guest": "a program that embeds rota"}
-MOVED = "let `store:` in rota.yaml name that one; two schedulers would do the same work twice"
+MOVED = "set `store:` in rota.yaml to the new database; two schedulers would run every job twice"
 RESTART = "restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
 RESTART_THERE = "restart it there: `rota service restart`, or `rota stop --detach` and `rota serve`"
 
@@ -295,7 +295,7 @@ class Outdated(Struct, frozen=True):
     def text(self) -> str:
         """The difference in words."""
         name, place = CALLED.get(self.kind, self.kind), f" on {self.where}" if self.where else ""
-        return f"{name}{place} (pid {self.pid}) is rota {self.version}, installed here is {self.installed}"
+        return f"{name}{place} (pid {self.pid}) is rota {self.version}, installed is {self.installed}"
 
 
 def outdated(db: Database, state: Path | None) -> list[Outdated]:
@@ -321,7 +321,7 @@ def outdated(db: Database, state: Path | None) -> list[Outdated]:
 def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
     """Yield the schedulers that need a restart, and a move of the database."""
     if (place := moved_to(db)) is not None:
-        yield Attention("database", f"was moved to {place}: use that one", "rota doctor", kind="moved", sign=place)
+        yield Attention("database", f"was migrated to {place}: use that one", "rota doctor", kind="moved", sign=place)
     for one in outdated(db, state):
         yield Attention(
             one.where or "scheduler", f"{one.text}: restart it", "rota doctor", kind="version", sign=one.text
@@ -337,7 +337,9 @@ def moved_to(db: Database) -> str | None:
 def left_behind_findings(db: Database, state: Path) -> list[Finding]:
     """Return findings about schedulers of other versions, and about a move of the database."""
     place = moved_to(db)
-    moved = [] if place is None else [Finding("store", Severity.WARNING, f"this database was moved to {place}", MOVED)]
+    moved = (
+        [] if place is None else [Finding("store", Severity.WARNING, f"this database was migrated to {place}", MOVED)]
+    )
     return moved + [
         Finding("version", Severity.WARNING, one.text, RESTART_THERE if one.where else RESTART)
         for one in outdated(db, state)

@@ -62,7 +62,7 @@ def needs_in(
 def _waiting(view: AccountView) -> Attention:
     account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
     wait = counted(len(view.waiting), "run waits", "runs wait")
-    held = "; the jobs that need the poll wait, too" if polls else ""
+    held = "; jobs that need the poll also wait" if polls else ""
     what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
     return Attention(
         account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()

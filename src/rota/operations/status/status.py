@@ -409,7 +409,7 @@ def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> C
         pid = serving_pid(state)
         raise StateError(
             f"the scheduler (pid {pid}) holds its lock but does not answer: it is stalled",
-            hint=f"end it with `kill {pid}`, then `kill -9 {pid}`; the next `rota serve` records what really happened",
+            hint=f"end it with `kill {pid}`, then `kill -9 {pid}`; the next `rota serve` recovers its runs",
         )
     return Carries(answer["running"], answer.get("direct", 0))
 

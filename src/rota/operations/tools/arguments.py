@@ -72,9 +72,9 @@ class ScheduleJob(Times):
     task: str = Field(
         min_length=1,
         max_length=TASK_LIMIT,
-        description="What the agent is to do, complete: the run knows nothing of this conversation.",
+        description="The complete task for the agent: the run knows nothing of this conversation.",
     )
-    enabled: bool = Field(default=True, description="Whether the job starts by itself; false keeps it without starts.")
+    enabled: bool = Field(default=True, description="Whether the job fires; false disables it.")
     run_once: bool = Field(default=False, description="Whether it ends after its first run.")
     timeout_seconds: int = Field(0, ge=0, le=86_400, description="How long a run may take; 0: the default.")
     overlap_policy: OverlapWord = Field(
@@ -85,27 +85,27 @@ class ScheduleJob(Times):
         "", max_length=TEXT_LIMIT, description="The agent: one of this project, or anthropic, openai, google."
     )
     model: str = Field("", max_length=TEXT_LIMIT, description="The model; the agent's own when absent.")
-    labels: list[Word] = Field(default_factory=list, max_length=LABELS, description="Words to find it by.")
+    labels: list[Word] = Field(default_factory=list, max_length=LABELS, description="Labels for search.")
     notify_telegram_chat_id: int = Field(
         0,
         ge=-(10**18),
         le=10**18,
-        description="A Telegram chat that is told after each run, by the project's bot; 0: none.",
+        description="A Telegram chat that the project's bot notifies after each run; 0: none.",
     )
 
 
 class PreviewSchedule(Times):
     """Times to preview; nothing is stored."""
 
-    count: int = Field(5, ge=1, le=50, description="How many coming starts to show.")
+    count: int = Field(5, ge=1, le=50, description="How many future starts to show.")
 
 
 class ListJobs(Arguments):
     """Which jobs to list."""
 
-    mine: bool = Field(default=False, description="Only jobs that you made.")
-    label: str = Field("", max_length=TEXT_LIMIT, description="Only jobs that carry this label.")
-    limit: int = Field(20, ge=1, le=100, description="At most so many, the newest first.")
+    mine: bool = Field(default=False, description="Only your own jobs.")
+    label: str = Field("", max_length=TEXT_LIMIT, description="Only jobs with this label.")
+    limit: int = Field(20, ge=1, le=100, description="Maximum number, the newest first.")
 
 
 class SearchJobs(Arguments):
@@ -114,7 +114,7 @@ class SearchJobs(Arguments):
     query: str = Field(
         "",
         max_length=TEXT_LIMIT,
-        description="Words, each of which is looked for in name, task and labels, whatever their case.",
+        description="Words to find in name, task and labels; ignores case.",
     )
     last_run_from: str = Field("", max_length=40, description="Last run at or after this UTC time: 2026-12-01T08:00Z.")
     last_run_to: str = Field("", max_length=40, description="Last run before or at this time in UTC.")
@@ -123,13 +123,13 @@ class SearchJobs(Arguments):
     order: Literal["name", "newest", "last_run", "next_run"] = Field(
         "name", description="By name, the newest job first, the latest last run first, or the soonest next run first."
     )
-    limit: int = Field(20, ge=1, le=100, description="At most so many.")
+    limit: int = Field(20, ge=1, le=100, description="Maximum number.")
 
 
 class NamedJob(Arguments):
     """One job, by its identifier or its exact name."""
 
-    job_id: str = Field("", max_length=NAME_LIMIT, description="The job's identifier, as the other tools tell it.")
+    job_id: str = Field("", max_length=NAME_LIMIT, description="The job's identifier, from the other tools.")
     name: str = Field("", max_length=NAME_LIMIT, description="Or its exact name.")
 
 
@@ -163,7 +163,7 @@ def read(kind: type[A], values: Mapping[str, Any]) -> A:
     fields = kind.model_fields.items()
     names = ", ".join(f"{name} (needed)" if field.is_required() else name for name, field in fields)
     if not isinstance(values, Mapping):
-        raise ToolArguments("the arguments are no object", hint=f"give {names}")
+        raise ToolArguments("the arguments are not an object", hint=f"give {names}")
     try:
         return kind.model_validate({str(key): value for key, value in values.items() if value is not None})
     except ValidationError as error:
@@ -176,9 +176,9 @@ def _problem(kind: type[Arguments], error: Any) -> str:
     if error["type"] == "extra_forbidden":
         near = get_close_matches(path, list(kind.model_fields), n=1)
         guess = f"; did you mean {near[0]!r}?" if near else ""
-        return f"there is no argument {path!r}{guess}"
+        return f"unknown argument {path!r}{guess}"
     if error["type"] == "missing":
-        return f"{path} is needed"
+        return f"{path} is required"
     return f"{path}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {cut(repr(error['input']), 80)}"
 
 
@@ -213,7 +213,7 @@ def keys_of(wanted: Times) -> dict[str, Any]:
     if wanted.at.strip():
         keys["at"] = wanted.at.strip()
     if len(keys) - ("first_run" in keys) != 1:
-        raise ToolArguments("the times are not clear", hint=ONE)
+        raise ToolArguments("the schedule is ambiguous", hint=ONE)
     if wanted.schedule.strip().startswith("@reboot"):
         raise ToolArguments("schedule: a start at boot has no times", hint=ONE)
     return keys | ({"timezone": wanted.timezone} if wanted.timezone else {})
@@ -232,5 +232,5 @@ def schedule_of(wanted: Times, *, default_zone: str) -> Schedule:
         at = localize(datetime.fromisoformat(keys["at"]), timezone)
     except ValueError:
         hint = "write 2026-12-01T09:00 or 2026-12-01T09:00:00Z"
-        raise InvalidInstant(f"{keys['at']!r} is no time", hint=hint) from None
+        raise InvalidInstant(f"{keys['at']!r} is not a time", hint=hint) from None
     return Schedule(at=at, timezone=timezone)

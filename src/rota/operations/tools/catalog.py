@@ -90,30 +90,30 @@ TOOLS: Mapping[str, Described] = {
     "schedule_job": Described(
         arguments.ScheduleJob,
         _answer(_CHANGED, notes=_list(_TEXT), waits_for_approval=_TEXT, next_fires_if_approved=_FIRES),
-        "Make a job that gives a task to an agent at certain times, or change the one of exactly this name. Use it for "
-        "work that must happen later or again and again. Give exactly one of schedule (cron), interval_seconds and at. "
-        "Every field that is left out gets its default, also when the job is changed. Answers with the job and its "
-        "next five starts: check them. A refusal says which limit is in the way; do not try to get around it. Look "
-        "with search_jobs first whether such a job is there already.",
+        "Create a job that gives a task to an agent on a schedule, or change the job of exactly this name. Use it for "
+        "work that must happen later or repeatedly. Give exactly one of schedule (cron), interval_seconds and at. "
+        "Every omitted field gets its default, also when the job is changed. Returns the job and its next five "
+        "starts: check them. A refusal names the limit; do not try to bypass it. Check with search_jobs first "
+        "whether such a job already exists.",
         changes=True,
         destructive=True,
     ),
     "list_jobs": Described(
         arguments.ListJobs,
         _JOBS,
-        "List jobs, the newest first, each with its schedule, next five starts and last run. `yours` tells which ones "
-        "you may change. An empty list means that there are none.",
+        "List jobs, the newest first, each with its schedule, next five starts and last run. `yours` marks the jobs "
+        "that you may change. An empty list means that there are none.",
     ),
     "search_jobs": Described(
         arguments.SearchJobs,
         _JOBS,
         "Find jobs by words in name, task or labels, and by when they last ran or run next (UTC). Use it to find a job "
-        "by its description, such as the news job of yesterday at eight. An empty list means that none fits.",
+        "by its description, such as the news job of yesterday at eight. An empty list means no match.",
     ),
     "unschedule_job": Described(
         arguments.UnscheduleJob,
         _answer(_CHANGED),
-        "Stop a job that you made: it is disabled, and schedule_job with the same name starts it again; with "
+        "Stop one of your jobs: it is disabled, and schedule_job with the same name starts it again; with "
         "delete=true it is removed. Running runs continue. Give job_id or the exact name.",
         changes=True,
         destructive=True,
@@ -128,13 +128,13 @@ TOOLS: Mapping[str, Described] = {
                 "allowed": _FLAG,
             }
         ),
-        "Show what a schedule means before it is used: in words, its next starts in its zone and in UTC, and whether "
+        "Show what a schedule means before you use it: in words, its next starts in its zone and in UTC, and whether "
         "the limits here allow it. Nothing is stored.",
     ),
     "trigger_job": Described(
         arguments.TriggerJob,
         _answer({**_CHANGED, **_RUN, "next": _TEXT}),
-        "Start a job now, once, beside its schedule. Answers with the queued run, which may wait for room; follow it "
+        "Start a job now, once, in addition to its schedule. Returns the queued run, which may wait; follow it "
         "with get_run. Refused while the job is disabled, waits for approval, or still runs.",
         changes=True,
         idempotent=False,
@@ -142,8 +142,8 @@ TOOLS: Mapping[str, Described] = {
     "explain_job": Described(
         arguments.ExplainJob,
         _answer({"job": _JOB, "run": _or_null(_object(_RUN)), "explanation": _QUOTED, "notice": _TEXT}),
-        "Tell why a job or a run did, did not, or will run: its schedule, and each decision about its newest run. Use "
-        "it when something did not happen as expected.",
+        "Explain why a job or a run did, did not, or will run: its schedule, and the decisions about its newest run. "
+        "Use it when something did not happen as expected.",
     ),
     "get_run": Described(
         arguments.GetRun,

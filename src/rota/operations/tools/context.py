@@ -135,8 +135,8 @@ def _limits(spec: JobSpec) -> Limits | None:
 def named_maker(name: str) -> Author:
     """Return the author with a name that a program sets."""
     if not name.strip() or len(name) > MAKER_LIMIT or not name.isprintable():
-        hint = f"give the maker 1 to {MAKER_LIMIT} printable characters, such as user-42"
-        raise InvalidValue(f"{name[:MAKER_LIMIT]!r} cannot be a maker", hint=hint)
+        hint = f"give the author 1 to {MAKER_LIMIT} printable characters, such as user-42"
+        raise InvalidValue(f"{name[:MAKER_LIMIT]!r} cannot be an author", hint=hint)
     return Author(name.strip())
 
 

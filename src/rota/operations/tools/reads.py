@@ -160,7 +160,7 @@ def read_utc(key: str, text: str) -> datetime | None:
         instant = datetime.fromisoformat(text.strip())
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise errors.ToolArguments(f"{key}: {text!r} is no time", hint="write 2026-12-01T08:00:00Z") from None
+        raise errors.ToolArguments(f"{key}: {text!r} is not a time", hint="write 2026-12-01T08:00:00Z") from None
 
 
 def preview(ctx: ToolContext, wanted: PreviewSchedule) -> Answer:
@@ -227,8 +227,8 @@ WORDS = {
     "notify": "notify_telegram_chat_id",
 }
 """Names of job keys in the tools."""
-WAITS = "it starts nothing until a person approves it with `rota approve`; tell them"
-BRACES = r"text in double braces is filled in when the job runs; write `\{{` for the braces themselves"
+WAITS = "it starts nothing until a person approves it with `rota approve`; inform them"
+BRACES = r"text in double braces is replaced when the job runs; write `\{{` for the braces themselves"
 
 
 def declare(ctx: ToolContext, name: str, *, keys: Mapping[str, Any]) -> JobSpec:
@@ -259,9 +259,9 @@ def hint_of(error: errors.RotaError) -> str:
         case errors.JobProvisional():
             return WAITS
         case errors.JobDisabled():
-            return "where it is yours, schedule_job with its name and enabled=true lets it start again"
+            return "if it is yours, schedule_job with its name and enabled=true enables it"
         case errors.UnknownRun():
-            return "name a job for its newest run, or a run such as `digest:12`; list_jobs tells each last_run"
+            return "name a job for its newest run, or a run such as `digest:12`; list_jobs shows each last_run"
         case errors.UnknownJob():
             return f"{errors.guess(error.near)}find it with list_jobs or search_jobs"
     return error.hint

@@ -43,7 +43,7 @@ def schedule(ctx: ToolContext, wanted: arguments.ScheduleJob) -> Answer:
     for key in ("task", "provider", "model"):
         arguments.refuse_hiding(key, getattr(wanted, key))
     if not wanted.task.strip():
-        raise ToolArguments("task: is empty", hint="say what the agent is to do, complete")
+        raise ToolArguments("task: is empty", hint="give the complete task for the agent")
     now = ctx.now()
     put = ctx.store.write(partial(put_made, wanted=_declared(ctx, wanted), maker=ctx.maker, policy=ctx.policy, now=now))
     wake(ctx.state)
@@ -118,7 +118,7 @@ def unschedule(ctx: ToolContext, wanted: arguments.UnscheduleJob) -> Answer:
 
 def _named(db: Database, wanted: arguments.NamedJob) -> Job:
     if bool(wanted.job_id) == bool(wanted.name):
-        raise ToolArguments("the job is not clear", hint="give exactly one of `job_id` and `name`")
+        raise ToolArguments("the job is ambiguous", hint="give exactly one of `job_id` and `name`")
     if wanted.name:
         return find_job(db, wanted.name)
     by_id = {job.id: job for job in jobs.all_jobs(db)} if is_id(wanted.job_id) else {}
@@ -133,14 +133,14 @@ def start(ctx: ToolContext, wanted: arguments.TriggerJob) -> Answer:
     try:
         run = trigger(ctx.store, job.name, now=ctx.now(), params=wanted.params or None, by=ctx.maker)
     except OverlapRefused as error:
-        error.hint = f"wait until {error.blocking} has ended; get_run tells"
+        error.hint = f"wait until {error.blocking} has ended; get_run shows that"
         raise
     wake(ctx.state)
     return {
         "result": "queued",
         **reads.run_answer(show_run(ctx.store, run.id).run),
         "job": _job(ctx, job),
-        "next": "look at it with get_run",
+        "next": "see it with get_run",
         "notice": NOTICE,
     }
 

@@ -213,7 +213,7 @@ def wrong_fate(reason: str | None, at: int, blackouts: AuditedBlackouts, *, crea
     if fate is Fate.SKIPPED or reason in (Reason.MISSED, Reason.EXCLUDED):
         return f"has quiet hours until {say(end)}"
     early = end is not None and created_at is not None and created_at < end
-    return f"lets it wait for {say(end)}" if early else None
+    return f"defers it to {say(end)}" if early else None
 
 
 def waits(job: AuditedJob, stretch: Stretch) -> bool:

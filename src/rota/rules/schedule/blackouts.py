@@ -49,20 +49,22 @@ def parse_window(text: str) -> QuietWindow:
     """
     written = _WRITTEN.fullmatch(text.strip().lower())
     if written is None:
-        raise InvalidWindow(text, "is no window of quiet hours")
+        raise InvalidWindow(text, "is not a window of quiet hours")
     days, *times = written.groups()
     start, end = _minutes(text, *times[:2]), _minutes(text, *times[2:])
     if start == DAY_MINUTES:
-        raise InvalidWindow(text, "begins at 24:00, which only ends a day", hint="write 00:00 and the day after")
+        raise InvalidWindow(text, "starts at 24:00, which is only an end", hint="write 00:00 and the day after")
     if start == end:
-        raise InvalidWindow(text, "ends when it begins", hint="write 00:00-24:00 for a whole day")
+        raise InvalidWindow(text, "ends when it starts", hint="write 00:00-24:00 for a whole day")
     return QuietWindow(_days(text, days), start, end if end > start else end + DAY_MINUTES)
 
 
 def _minutes(text: str, hour: str, minute: str) -> int:
     minutes = 60 * int(hour) + int(minute)
     if int(minute) > 59 or minutes > DAY_MINUTES:
-        raise InvalidWindow(text, f"has no time of day in {hour}:{minute}", hint="write times from 00:00 to 24:00")
+        raise InvalidWindow(
+            text, f"has the time {hour}:{minute}, which does not exist", hint="write times from 00:00 to 24:00"
+        )
     return minutes
 
 
@@ -81,7 +83,9 @@ def _days(text: str, written: str | None) -> frozenset[int]:
 def _weekday(text: str, name: str) -> int:
     if name not in WEEKDAYS:
         raise InvalidWindow(
-            text, f"names the weekday {name!r}", hint=f"write {', '.join(WEEKDAYS)}: mon-fri or sat,sun"
+            text,
+            f"has the weekday {name!r}, which does not exist",
+            hint=f"write {', '.join(WEEKDAYS)}: mon-fri or sat,sun",
         )
     return WEEKDAYS.index(name)
 

@@ -82,13 +82,13 @@ def _check_characters(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise CronCharacters(
             f"the cron expression has {len(text)} characters, at most {MAX_LENGTH} are allowed",
-            hint="write a list of shorter expressions: their instants are joined",
+            hint="write a list of shorter expressions",
         )
     if _CHARACTERS.fullmatch(text):
         return
     bad = next(character for character in text if not _CHARACTERS.fullmatch(character))
     raise CronCharacters(
-        f"cron {text!r} holds {bad!r}, which no field can have", hint=f"use 0-9, names and * , - / # L; {EXAMPLE}"
+        f"cron {text!r} contains {bad!r}, which is not allowed", hint=f"use 0-9, names and * , - / # L; {EXAMPLE}"
     )
 
 
@@ -98,13 +98,15 @@ def _expand(words: list[str]) -> str:
         return ALIASES[name]
     if name == "@every":
         duration = words[1] if len(words) == 2 else "1h"
-        raise InvalidCron(f"cron {' '.join(words)!r} is no time of day", hint=f"write `interval: {duration}` instead")
+        raise InvalidCron(
+            f"cron {' '.join(words)!r} is not a time of day", hint=f"write `interval: {duration}` instead"
+        )
     if name == "@reboot":
         raise InvalidCron(
-            f"cron {words[0]!r} is not a time: it has no instants that can be planned",
+            f"cron {words[0]!r} is not a time and cannot be combined with others",
             hint='a job with `cron: "@reboot"` alone runs at each boot; times are written like @hourly',
         )
-    raise InvalidCron(f"no cron alias is written {' '.join(words)!r}", hint=f"known: {', '.join(ALIASES)}")
+    raise InvalidCron(f"unknown cron alias {' '.join(words)!r}", hint=f"use one of {', '.join(ALIASES)}")
 
 
 def _wrong_count(text: str, words: list[str]) -> CronFields:
@@ -174,7 +176,7 @@ def _step(value: str, field: _Field, term: str) -> int:
         raise _wrong(CronStep, field, term, "has no whole number as its step")
     step = int(value)
     if step == 0:
-        raise _wrong(CronStep, field, term, "has step 0, which never moves on")
+        raise _wrong(CronStep, field, term, "has step 0")
     if step > field.span:
         raise _wrong(
             CronStep, field, term, f"has a step larger than the field ({field.span})", hint=_longer(step, field)
@@ -203,7 +205,7 @@ def _trouble(term: str) -> str:
     if term[0] in "HR" and not term[1:2].isalpha():
         return "is random in other schedulers, write a fixed value and `jitter`"
     if re.fullmatch(r"[0-9]+W", term):
-        return "asks for the nearest weekday, which is not supported"
+        return "means the nearest weekday, which is not supported"
     return "is not a value here"
 
 
@@ -270,8 +272,8 @@ def check_cron(text: str) -> str:
         fires = False
     if not fires:
         raise CronNeverFires(
-            f"cron {text!r} never fires: the day of month and month that it names do not meet",
-            hint="name a day that one of the months has, or L for the last one: 0 0 L 2 *",
+            f"cron {text!r} never fires: none of its months has that day",
+            hint="use a day that one of the months has, or L for the last day: 0 0 L 2 *",
         )
     return expression
 

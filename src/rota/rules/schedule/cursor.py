@@ -174,7 +174,7 @@ def parse_interval(text: str, /) -> timedelta:
     datetime.timedelta(seconds=300)
     """
     if not isinstance(text, str):
-        raise IntervalParseError(text, "is no text such as '5m'")
+        raise IntervalParseError(text, "is not a text such as '5m'")
     try:
         return parse_duration(text)
     except InvalidDuration as error:

@@ -106,10 +106,10 @@ def _calendar(written: str, words: str) -> When:
     days, times = _split_times(parts)
     for part in filter(None, days):
         if not _take(part, said):
-            raise _unclear(written, f"has {part[:40]!r}, which is no day")
+            raise _unclear(written, f"has {part[:40]!r}, which is not a day")
     said.times = list(_times(times)) or [(0, 0)]
     if not said.named:
-        raise _unclear(written, "does not say on which days")
+        raise _unclear(written, "has no days")
     dates, weekdays = _dates(written, said)
     by_minute: dict[int, list[int]] = {}
     for hour, minute in sorted(set(said.times)):
@@ -191,7 +191,7 @@ def _nth(written: str, said: _Said) -> tuple[str, str]:
     if not said.weekdays:
         if said.nth in (1, -1):
             return ("1" if said.nth == 1 else "L"), "*"
-        raise _unclear(written, "does not say which day")
+        raise _unclear(written, "has no day")
     (day,) = said.weekdays
     return "*", f"{(day + 1) % 7}L" if said.nth == -1 else f"{DAYS[day]}#{said.nth}"
 
@@ -219,7 +219,7 @@ def _time(part: str, half: str) -> tuple[int, int]:
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
     if hour > 23 or minute > 59:
-        raise _unclear(part + (f" {half}" if half else ""), "is no time of day")
+        raise _unclear(part + (f" {half}" if half else ""), "is not a time of day")
     return hour, minute
 
 

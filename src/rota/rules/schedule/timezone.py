@@ -56,7 +56,7 @@ def localize(text_or_naive: datetime, tz: str) -> datetime:
     place = zone(tz)
     if not FIRST_YEAR <= text_or_naive.year <= LAST_YEAR:
         hint = f"write a year from {FIRST_YEAR} to {LAST_YEAR}"
-        raise InvalidInstant(f"{text_or_naive.isoformat(sep=' ')} is out of the calendar", hint=hint)
+        raise InvalidInstant(f"{text_or_naive.isoformat(sep=' ')} is out of range", hint=hint)
     if text_or_naive.tzinfo is not None:
         return text_or_naive.astimezone(UTC)
     instants = instants_of_wall(text_or_naive, place)
@@ -108,7 +108,7 @@ def _in_the_gap(wall: datetime, place: ZoneInfo) -> InvalidInstant:
 def _in_the_fold(wall: datetime, place: ZoneInfo, instants: list[datetime]) -> InvalidInstant:
     first, second = (_shown(at, place) for at in instants)
     return InvalidInstant(
-        f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks are set back",
+        f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks go back",
         hint=f"write the offset: {first} ({iso(instants[0])}) or {second} ({iso(instants[1])})",
     )
 
