@@ -115,7 +115,7 @@ async def test_only_queued_runs_have_a_place(busy: Scene) -> None:
     with pytest.raises(InvalidValue, match="before itself"):
         go(busy, "work:1", to=Destination(Where.BEFORE, other="work:1"))
     for place in (0, 1001):
-        with pytest.raises(InvalidValue, match="no place"):
+        with pytest.raises(InvalidValue, match="position 0 does not exist"):
             go(busy, "work:1", to=Destination(Where.TO, place=place))
 
 
@@ -184,7 +184,7 @@ async def test_nonsense_edits_are_refused(busy: Scene) -> None:
         edit(busy, "work:1", params={"z": 1})
     with pytest.raises(InvalidValue, match="out of range"):
         edit(busy, "work:1", priority=1001)
-    with pytest.raises(InvalidValue, match="nothing to change"):
+    with pytest.raises(InvalidValue, match="no change is given"):
         edit(busy, "work:1")
     with pytest.raises(NotQueued):
         edit(busy, "busy:1", priority=1)

@@ -131,7 +131,7 @@ def test_explain_says_that_a_queued_run_waits_for_the_pause_of_everything(projec
     project.ok("pause", "--all", "--until", "15:00", "--reason", "disk swap")
     project.ok("trigger", "by-hand")
     told = project.ok("explain", "by-hand:1")
-    assert "because everything is paused until 15:00 (disk swap): nothing is started" in told
+    assert "because everything is paused until 15:00 (disk swap): nothing starts" in told
 
 
 def test_a_start_by_hand_says_that_everything_is_paused(project: Project) -> None:

@@ -141,7 +141,7 @@ def test_a_function_may_be_named_by_its_module(scheduler: rota.Scheduler) -> Non
 
 
 def test_a_registered_function_cannot_run_in_another_process_and_a_named_one_can(scheduler: rota.Scheduler) -> None:
-    with pytest.raises(JobProblems, match="not known in a process of its own"):
+    with pytest.raises(JobProblems, match="a separate process does not know"):
         scheduler.add_job("work", run=threading.get_ident, isolate="process")
     scheduler.add_job("named", run="platform:node", isolate="process", retry=False)
     scheduler.start()

@@ -147,7 +147,7 @@ def test_commands_see_a_guest_as_the_scheduler_that_serves(tmp_path: Path) -> No
         serve = [sys.executable, "-m", "rota", "--dir", str(tmp_path), "serve"]
         refused = subprocess.run(serve, capture_output=True, text=True, check=False, timeout=LONG)
         assert refused.returncode == 73
-        assert f"process {os.getpid()} serves" in refused.stderr
+        assert f"process {os.getpid()} already serves" in refused.stderr
         stop = CliRunner().invoke(cli, ["--dir", str(tmp_path), "stop"])
         assert stop.exit_code == 0
     assert not scheduler.is_running

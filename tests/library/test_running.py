@@ -298,7 +298,7 @@ async def test_a_stop_that_would_block_its_own_loop_is_refused(scheduler: rota.S
     async with scheduler:
         with pytest.raises(rota.SchedulerError, match="block the event loop"):
             scheduler.stop()
-        with pytest.raises(rota.SchedulerError, match="running already"):
+        with pytest.raises(rota.SchedulerError, match="already running"):
             await scheduler.__aenter__()
         await asyncio.to_thread(scheduler.stop)
         assert not scheduler.is_running

@@ -37,7 +37,7 @@ def test_a_framework_makes_jobs_for_its_users_within_the_policy(fleet: rota.Sche
         assert tool(theirs, "list_jobs").call({"mine": True})["jobs"] == []
         with pytest.raises(rota.RotaError, match="was created by user-42"):
             tool(theirs, "unschedule_job").call(name="digest")
-        with pytest.raises(PolicyRefused, match="at least 5 min"):
+        with pytest.raises(PolicyRefused, match="the minimum is 5 min"):
             tool(mine, "schedule_job").call(name="fast", task="x", interval_seconds=60)
 
 

@@ -98,7 +98,7 @@ def test_a_session_that_is_not_known_any_more_fails_once_and_the_next_run_begins
     run(project, "talk")
     (project.folder / "lose").touch()
     failed = run(project, "talk", "FAILED", "agent_error")
-    assert "the session 's-talk:1' could not be gone on with, the next run starts a new one" in failed["error"]
+    assert "the session 's-talk:1' could not be resumed, the next run starts a new one" in failed["error"]
     assert "No conversation found" in failed["error"]
     run(project, "talk")
     assert [one["resumed"] for one in seen(project)] == [None, "s-talk:1", None]

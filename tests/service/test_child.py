@@ -213,7 +213,7 @@ def test_the_changed_keys_of_the_scheduler_state_are_told(project, python):
 
 
 def test_the_operations_are_inside_the_scheduler_alone(project, python):
-    assert "ctx.sdk is there only for functions inside" in run(project, python, "asks").error
+    assert "ctx.sdk is available only to functions inside" in run(project, python, "asks").error
 
 
 def test_an_unregistered_function_is_found_by_module_and_name(project, python):
@@ -331,7 +331,7 @@ def test_an_interpreter_that_hangs_is_given_up(project):
 
     missing = InterpreterFinder(sys.executable, project, imports=("slow",), timeout=0.5).find(["x"], ["y"]).missing
 
-    assert "gave no answer within 0.5 s" in missing["x"]
+    assert "did not answer within 0.5 s" in missing["x"]
     assert set(missing) == {"x", "y"}
 
 

@@ -124,7 +124,7 @@ def test_a_run_that_no_worker_takes_says_so(machine: Make) -> None:
     one.rota("trigger", "work")
     held = until(lambda: [run["held"] for run in one.json("queue")["ready"]], what="the run to wait")
     assert held == ["no_worker"]
-    assert "none that is there takes runs that draw on left" in one.rota("explain", "work").stdout
+    assert "no running worker accepts runs that use left" in one.rota("explain", "work").stdout
 
 
 class ClockAhead(Machine):

@@ -61,7 +61,7 @@ def test_a_pause_of_everything_reaches_a_living_scheduler_and_its_console(projec
     resumed_after = clock.now()
     project.rota("resume", "--all")
     project.until_told("by-hand", [("COMPLETED", None)])
-    until(lambda: "nothing is paused any more" in project.log(), what="the console to tell the end")
+    until(lambda: "resumed: nothing is paused" in project.log(), what="the console to tell the end")
     (row,) = [run for run in project.history("tick") if run["reason"] == "paused"]
     assert instant(row["scheduled_for"]) == fired_to + A_SECOND
     assert row["count"] >= (resumed_after - fired_to) // A_SECOND

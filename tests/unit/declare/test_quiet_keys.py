@@ -157,7 +157,7 @@ def test_the_calendars_that_were_looked_at_are_known_also_after_a_refusal(tmp_pa
 @pytest.mark.parametrize(
     ("keys", "note"),
     [
-        ('cron: "30 2 * * *", quiet_hours: {policy: defer}', "x: every instant lies in quiet hours"),
+        ('cron: "30 2 * * *", quiet_hours: {policy: defer}', "x: every instant is in quiet hours"),
         ('cron: "30 2 * * *", quiet_hours: {policy: skip}', "x: never runs, as quiet hours and `except` leave none"),
         ('at: "2026-12-25 12:00", except: [12-25]', "x: never runs, as quiet hours and `except` leave none"),
     ],

@@ -123,7 +123,7 @@ def _check_budgets(db: Database, findings: AuditFindings) -> None:
             findings.violation(Check.BUDGET, f"{window} counts {reserved} as reserved, its runs {held}")
     for account, run_id, reserved in db.rows("audit_budget_held", limit=MAX_ROWS):
         what = "a reservation" if reserved else "requests"
-        findings.violation(Check.BUDGET, f"{account} holds {what} of {run_id}, which is not under way")
+        findings.violation(Check.BUDGET, f"{account} holds {what} of {run_id}, which is not in progress")
 
 
 GROUP_ENDS: dict[str, set[tuple[str | None, str | None]]] = {
@@ -216,7 +216,7 @@ def _check_work(db: Database, findings: AuditFindings) -> None:
     """Check that runs that ended or wait hold no work item, and that one run holds an item."""
     for handle, source, item in db.rows("audit_work", limit=MAX_ROWS):
         what = "asks for an item" if item is None else f"holds the item {item!r}"
-        findings.violation(Check.WORK, f"{handle} {what} of {source.partition(' {')[0]}, but is not under way")
+        findings.violation(Check.WORK, f"{handle} {what} of {source.partition(' {')[0]}, but is not in progress")
     for source, item, handles in db.rows("audit_work_doubled", limit=MAX_ROWS):
         name = source.partition(" {")[0]
         findings.violation(Check.WORK, f"the item {item!r} of {name} is held more than once: {handles}")
