@@ -83,10 +83,19 @@ def test_check_tells_every_problem_on_a_line_and_changes_nothing(project: Projec
     assert result.exit_code == 65
     lines = result.stderr.splitlines()
     places = [line.partition(": ")[0] for line in lines if line.startswith("rota.yaml")]
-    assert places == ["rota.yaml:2:7", "rota.yaml:3:7"]
+    assert places == ["rota.yaml:2:7", "rota.yaml:3:13"]
     assert lines[-1] == "2 problems, nothing was changed"
     problems = json.loads(project.rota("check", "--json").stderr)["error"]["problems"]
     assert [(one["line"], one["path"]) for one in problems] == [(2, "jobs.a.every"), (3, "jobs.b.cron")]
+
+
+def test_check_names_the_column_of_the_value_and_cuts_a_long_line_around_it(project: Project) -> None:
+    job = f"a: {{interval: 5m, command: [{', '.join(['argument'] * 20)}], timeout: forever}}"
+    project.write(f"jobs:\n  {job}\n")
+    place, line, caret, _ = project.rota("check").stderr.splitlines()
+    assert place.startswith(f"rota.yaml:2:{job.index('forever') + 3}: jobs.a.timeout: ")
+    assert line.strip().startswith("…")
+    assert line[caret.index("^") :] == "forever}"
 
 
 def test_check_shows_the_line_with_a_caret_under_the_value_or_an_unknown_key(project: Project) -> None:

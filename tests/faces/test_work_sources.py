@@ -54,7 +54,7 @@ def test_a_wrong_source_is_told_with_its_place(project: Project) -> None:
     project.write(FILE.format(source="{github: me/api}"))
     result = project.rota("check")
     assert result.exit_code == 65
-    assert "rota.yaml:7:5: jobs.fix.work_source: has no token; add `token: {secret: GITHUB_TOKEN}`" in result.output
+    assert "rota.yaml:7:18: jobs.fix.work_source: has no token; add `token: {secret: GITHUB_TOKEN}`" in result.output
 
 
 def test_an_exported_job_keeps_its_source(project: Project) -> None:

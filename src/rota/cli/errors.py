@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from rota.cli.output import json_text
 from rota.model import errors as model
@@ -124,40 +125,52 @@ def report(error: RotaError, *, as_json: bool) -> None:
 
 def tell_problems(error: FileProblems) -> None:
     """Print the problems of a file to stderr, each with its line where the project's folder is known."""
-    for problem in error.problems:
+    for reported in error.problems:
+        problem, row = at_value(reported, error.folder)
         click.echo(str(problem), err=True)
-        for line in source_lines(problem, error.folder) if error.folder else ():
+        for line in source_lines(problem, row):
             click.echo(f"    {line}", err=True)
     click.echo(f"{error.message}, {error.effect}", err=True)
 
 
-def source_lines(problem: model.Problem, folder: str) -> list[str]:
-    """Return the source line and a caret under the value or key; none if the line may hold a secret."""
-    if not problem.file.endswith((".yaml", ".yml")) or re.search(
-        "secret|password", f"{problem.code} {problem.message} {problem.hint}"
-    ):
-        return []
+def at_value(problem: model.Problem, folder: str | None) -> tuple[model.Problem, str]:
+    """Return a problem with the column of its value where that is in the line of its key, and the line."""
+    if not folder or not problem.file.endswith((".yaml", ".yml")):
+        return problem, ""
     try:
         row = (Path(folder) / problem.file).read_text().split("\n")[problem.line - 1].replace("\t", " ")
     except (OSError, ValueError, IndexError):
-        return []
+        return problem, ""
     column, key = problem.column - 1, re.escape(str(problem.at[-1] if problem.at else ""))
     value = re.match(rf"""(["']?){key}\1 *: +(?=[^ #])""", row[column:])
     if value and problem.code not in KEY_CODES:
-        column += value.end()
-    text = row.strip()
-    shown = 0 < len(text) <= SOURCE_WIDTH and not SECRET.search(text)
-    return [text, " " * (column - row.index(text)) + "^"] if shown else []
+        return replace(problem, column=problem.column + value.end()), row
+    return problem, row
+
+
+def source_lines(problem: model.Problem, row: str) -> list[str]:
+    """Return the source line, or the part of it around the value, and a caret; none if the line may hold a secret."""
+    told = f"{problem.code} {problem.message} {problem.hint}"
+    if not row.strip() or re.search("secret|password", told) or SECRET.search(row):
+        return []
+    indent = len(row) - len(row.lstrip())
+    text, column = row.strip(), problem.column - 1 - indent
+    if len(text) > SOURCE_WIDTH:
+        start = max(0, min(column - SOURCE_WIDTH // 2, len(text) - SOURCE_WIDTH))
+        text = "…" * (start > 0) + text[start : start + SOURCE_WIDTH] + "…" * (start + SOURCE_WIDTH < len(text))
+        column -= start - (start > 0)
+    return [text, " " * column + "^"]
 
 
 def error_json(error: RotaError) -> dict[str, object]:
     """Return an error as --json prints it."""
+    folder = error.folder if isinstance(error, FileProblems) else None
     return {
         "error": {
             "code": error.code,
             "message": error.message,
             "hint": error.hint,
-            "problems": [problem.as_dict() for problem in error.problems],
+            "problems": [at_value(problem, folder)[0].as_dict() for problem in error.problems],
         }
     }
 
