@@ -57,7 +57,7 @@ def test_a_group_that_stopped_is_shown_member_by_member(nightly: Project) -> Non
         "  2 transform:1  FAILED      exit_code 2   rota logs transform:1",
         "  3 load:1       CANCELLED   predecessor failed: transform:1 did not complete",
         "  4 report:1     COMPLETED   4 s (always)",
-        "again from the failed member: rota groups retry nightly:1",
+        "retry from the failed member: rota groups retry nightly:1",
     ]
 
 

@@ -124,7 +124,7 @@ def test_deliveries_are_listed_and_filtered(told: Project) -> None:
     assert len(told.json("deliveries", "--job", "backup")) == 2
     assert told.json("deliveries", "--target", "log") == []
     assert "500 no" in told.ok("deliveries")
-    assert "DELIVERED  0      exit 0" in told.ok("deliveries")
+    assert "DELIVERED  0         exit 0" in told.ok("deliveries")
     assert told.rota("deliveries", "--failed", "--pending").exit_code == 2
 
 

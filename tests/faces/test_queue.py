@@ -44,7 +44,7 @@ def test_the_queue_shows_place_since_priority_pools_and_what_keeps_the_first(que
     queued.ok("trigger", "train")
     queued.clock.advance(timedelta(minutes=3))
     lines = queued.ok("queue").splitlines()
-    assert lines[:2] == ["4 ready, 0 waiting for something", "first: train:1, no scheduler is running"]
+    assert lines[:2] == ["4 ready, 0 waiting", "first: train:1, no scheduler is running"]
     assert lines[2].split() == ["PLACE", "RUN", "SINCE", "PRIORITY", "POOLS", "WHY"]
     assert lines[3].split() == ["1", "train:1", "3", "min", "5", "gpu", "no", "scheduler", "is", "running"]
     assert [line.split()[:2] for line in lines[4:]] == [["2", "crawl:1"], ["3", "crawl:2"], ["4", "crawl:3"]]
@@ -222,7 +222,7 @@ def test_a_cancel_by_filter_previews_asks_and_cancels(queued: Project) -> None:
     assert unanswered.exit_code == 2
     assert "--yes" in unanswered.stderr
     assert len(places(queued)) == 4
-    assert queued.ok("cancel", "--job", "crawl", "--yes").endswith("3 CANCELLED, they had not started\n")
+    assert queued.ok("cancel", "--job", "crawl", "--yes").endswith("3 queued runs CANCELLED\n")
     assert places(queued) == ["train:1"]
 
 

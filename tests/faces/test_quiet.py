@@ -74,7 +74,7 @@ def test_check_shows_when_a_job_first_runs_and_notes_one_that_waits_each_time(pr
     """R-17: a cron wholly inside a deferring window is a warning at check."""
     project.write(FILE.replace('sync: {cron: "0 * * * *"', 'sync: {cron: "0 15 * * *"'))
     told = project.ok("check")
-    assert "note: sync: every instant lies in quiet hours and waits for their end" in told
+    assert "note: sync: every instant is in quiet hours and is deferred" in told
     assert "at boot" in told
     assert "next boot" in told
     found = {job["name"]: job for job in project.json("check")["jobs"]}

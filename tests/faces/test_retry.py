@@ -96,7 +96,7 @@ def test_r_31_a_run_whose_automatic_retry_waits_for_its_backoff_is_run_again_in_
     replaced = transforms.json("show", "transform:2")
     assert (replaced["status"], replaced["reason"]) == ("CANCELLED", "replaced")
     assert "transform:3 was started by hand and takes its place" in transforms.ok("show", "transform:2")
-    assert "in place of the retry transform:2" in transforms.ok("explain", "transform:3")
+    assert "replacing the retry transform:2" in transforms.ok("explain", "transform:3")
 
 
 def test_r_31_rota_run_makes_one_attempt_and_can_be_repeated_at_once(project: Project) -> None:

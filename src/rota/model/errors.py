@@ -370,7 +370,7 @@ class NotProvisional(RotaError, code="not_provisional"):
     """Only a proposed job can be approved."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"job {name!r} does not wait for approval", hint="list what does with `rota approve`")
+        super().__init__(f"job {name!r} does not wait for approval", hint="`rota approve` lists the jobs that do")
 
 
 class ApprovalVoid(RotaError, code="approval_void"):
@@ -492,7 +492,9 @@ class NotQueued(RotaError, code="not_queued"):
     """Only a queued run has a place in the queue."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(f"{handle} is {status}, only a queued run can be moved", hint="`rota queue` shows what waits")
+        super().__init__(
+            f"{handle} is {status}, only a queued run can be moved or edited", hint="`rota queue` shows what waits"
+        )
 
 
 class Immutable(RotaError, code="immutable"):
@@ -598,7 +600,7 @@ class NothingNeeds(RotaError, code="nothing_needs"):
     """Only an item that needs attention can be acknowledged."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
-        super().__init__(f"nothing about {name!r} needs attention", hint=f"{guess(near)}list what does with `rota ack`")
+        super().__init__(f"nothing about {name!r} needs attention", hint=f"{guess(near)}`rota ack` lists all problems")
 
 
 class AlreadyServing(RotaError, code="already_serving"):

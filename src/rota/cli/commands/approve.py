@@ -60,7 +60,7 @@ def _list(invocation: Invocation, store: "Store") -> None:
         since = full_time(job.provisional_at, zone, now=now) if job.provisional_at else ""
         task = cut(plain(job.spec.work.agent.prompt), 80) if job.spec.work.agent else ""
         rows.append([job.name, job.made.by if job.made else "", since, task or ""])
-    titles = [Column("JOB"), Column("MADE BY"), Column(f"SINCE ({zone})"), Column("TASK", flexible=True)]
+    titles = [Column("JOB"), Column("AUTHOR"), Column(f"SINCE ({zone})"), Column("TASK", flexible=True)]
     print_table(titles, rows)
     click.echo("show and approve one: rota approve JOB   reject it: rota remove JOB")
 
@@ -137,7 +137,7 @@ def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
 @click.command("remove", cls=RotaCommand)
 @click.argument("jobs", nargs=-1, metavar="[JOB…]")
 @click.option(
-    "--made-by", "maker", metavar="MAKER", help="All jobs of this author; `agent` means all agents and programs."
+    "--made-by", "maker", metavar="AUTHOR", help="All jobs of this author; `agent` means all agents and programs."
 )
 @click.option("--cancel-queued", is_flag=True, help="Also cancel the queued runs of these jobs.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
@@ -177,7 +177,7 @@ def _preview(found: "Sequence[Job]") -> None:
         click.echo("that author has no jobs")
         return
     rows = [[job.name, job.made.by if job.made else "", explain_schedule(job.spec.schedule)] for job in found]
-    print_table([Column("JOB"), Column("MADE BY"), Column("SCHEDULE", flexible=True)], rows)
+    print_table([Column("JOB"), Column("AUTHOR"), Column("SCHEDULE", flexible=True)], rows)
 
 
 def _print_removed(invocation: Invocation, found: "Sequence[Job]", *, dry_run: bool) -> None:

@@ -231,8 +231,8 @@ def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | No
             }
         )
     elif swept is not None:
-        stopping = f"; {len(swept.asked):,} running ones are being stopped" if swept.asked else ""
-        click.echo(f"{swept.cancelled:,} CANCELLED, they had not started{stopping}")
+        stopping = f"; {counted(len(swept.asked), 'running run')} being stopped" if swept.asked else ""
+        click.echo(f"{counted(swept.cancelled, 'queued run')} CANCELLED{stopping}")
     elif dry_run:
         click.echo("nothing was changed (--dry-run)")
 

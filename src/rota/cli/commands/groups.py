@@ -191,7 +191,7 @@ def group_lines(view: GroupView, zone: str, *, now: datetime) -> Iterator[str]:
     yield f"{group.handle}  {status}  {_times(view, zone, now=now)}  ({summary(view)}){repeats}"
     yield from member_lines(view, zone, now=now)
     if view.retryable:
-        yield f"again from the failed member: rota groups retry {group.handle}"
+        yield f"retry from the failed member: rota groups retry {group.handle}"
 
 
 def _times(view: GroupView, zone: str, *, now: datetime) -> str:

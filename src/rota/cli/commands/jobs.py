@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.command("list", cls=RotaCommand)
 @click.option("--label", "labels", metavar="L", multiple=True, help="Only jobs with this label. Repeatable.")
 @click.option(
-    "--made-by", "maker", metavar="MAKER", help="Only jobs of this author; `agent` means all agents and programs."
+    "--made-by", "maker", metavar="AUTHOR", help="Only jobs of this author; `agent` means all agents and programs."
 )
 @click.option("--all", "retired", is_flag=True, help="Include retired jobs.")
 @click.pass_obj

@@ -146,7 +146,7 @@ def _list_deliveries(
     found = [one for one in found if invocation.covers(one.handle)]
     if invocation.listed(found, delivery_json, none="no deliveries", scoped=True):
         return
-    titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "TRIES")
+    titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "ATTEMPTS")
     columns = [*map(Column, titles), Column("ANSWER", flexible=True)]
     print_table(columns, [_delivery_cells(one, zone, now=invocation.now()) for one in found])
 

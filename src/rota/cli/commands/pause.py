@@ -115,7 +115,7 @@ def _tell(
     running = f" Running: {', '.join(told.running)}, which may finish." if told.running else ""
     click.echo(f"{'would pause' if dry_run else 'paused'} {what}.{running} {_account(told, end)}")
     if end is None and not dry_run:
-        click.echo("it lasts until `rota resume`" + (" --all" if everything else ""))
+        click.echo(f"the pause lasts until `rota resume{' --all' if everything else ''}`")
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
 

@@ -81,7 +81,7 @@ def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
         told = pause_words(view.pause.until, view.pause.reason, zone=zone, now=now)
         yield f"everything is paused{told}; continue with `rota resume --all`"
     ready, waiting = (f"{count:,}{'+' * (count >= COUNTED)}" for count in (view.ready_count, view.waiting_count))
-    yield f"{ready} ready, {waiting} waiting for something"
+    yield f"{ready} ready, {waiting} waiting"
     if view.ready:
         head = view.ready[0]
         yield f"first: {head.run.handle}, {hold_words(head, view, zone=zone, now=now)}"

@@ -47,7 +47,7 @@ def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     found = [one for one in states if wanted <= one.worker.labels.items()]
     if invocation.listed(found, worker_json, none="no worker has that label" if labels else "no worker"):
         return
-    titles = ("NAME", "STATE", "SLOTS", "DOES", f"SINCE ({zone})", "LAST SEEN", "TAKES", "LABELS")
+    titles = ("NAME", "STATE", "SLOTS", "ROLE", f"SINCE ({zone})", "LAST SEEN", "POOLS", "LABELS")
     columns = [*map(Column, titles), Column("WHERE", flexible=True)]
     print_table(columns, [_cells(one, zone, now=invocation.now()) for one in found])
 
