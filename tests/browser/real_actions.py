@@ -47,7 +47,7 @@ def test_a_question_is_asked_before_a_run_is_cancelled(page: Page, site: Site) -
 
 def test_a_failed_run_is_run_again(page: Page) -> None:
     page.goto("/ui/runs/report:1")
-    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("button", name="Retry").click()
     told(page, "runs report:1 again")
 
 

@@ -22,7 +22,7 @@ PAGES = {
     "system": "/ui/system",
 }
 EXPECTED = {
-    "overview": "Needs you",
+    "overview": "Needs attention",
     "jobs": "disk-check",
     "job": "Copies the database",
     "new-job": "New job",

@@ -124,7 +124,7 @@ def test_versions_tell_what_each_of_them_changed(applied: Project, store: Store)
         (4, ("resumed",)),
         (3, ("paused",)),
         (2, ('cron "0 3 * * *" -> "30 4 * * *"',)),
-        (1, ("made",)),
+        (1, ("created",)),
     ]
     assert found.below is None
     assert found.shown[0].version.until is None

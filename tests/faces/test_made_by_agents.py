@@ -77,7 +77,7 @@ def test_what_waits_is_listed_and_shown_as_attention(made: Project) -> None:
 def test_an_approval_shows_exactly_what_it_is_for(made: Project) -> None:
     told = made.ok("approve", "watch", "--dry-run")
     assert "  │ Look at CI.\n  │ Then tell.\n" in told
-    for part in ("access       read", "by user", "what access read gives", "Mon 16 Nov 09:00 (UTC)\n"):
+    for part in ("access       read", "by user", "all tools of access read", "Mon 16 Nov 09:00 (UTC)\n"):
         assert part in told
     assert told.count("would start") == 5
     assert made.json("show", "watch")["state"] == "provisional"

@@ -182,10 +182,10 @@ def test_each_line_of_a_file_becomes_a_run(queued: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"page": 1}\n{"page": ', "line 2 is no JSON"),
+        ('{"page": 1}\n{"page": ', "line 2 is not JSON"),
         ('{"page": 1}\n\n[1]', "line 3 is not a JSON object"),
         ('{"page": 1}\n{"size": 2}', "line 2: job 'crawl' has no param 'size'"),
-        ('{"page": NaN}', "line 1 is not JSON: NaN is no number"),
+        ('{"page": NaN}', "line 1 is not JSON: NaN is not a number"),
         ("\n\n", "no runs of 'crawl' were requested"),
     ],
 )

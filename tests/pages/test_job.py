@@ -72,7 +72,7 @@ def test_versions_tell_what_changed(site: Site) -> None:
     text = (site.project.folder / "rota.yaml").read_text()
     site.clock.advance(timedelta(minutes=1))
     site.project.applied(text.replace("0 3", "30 4"))
-    assert '2 12:01 now cron "0 3 * * *" -> "30 4 * * *" 1 12:00 made' in site.get("/ui/jobs/hello").words
+    assert '2 12:01 now cron "0 3 * * *" -> "30 4 * * *" 1 12:00 created' in site.get("/ui/jobs/hello").words
 
 
 def test_a_group_leads_to_its_members(site: Site) -> None:
@@ -138,7 +138,7 @@ def test_the_lines_for_the_file_are_shown_to_who_may_change_everything(site: Sit
     """The values of `env` may be private."""
     site.post("/ui/new", **MADE)
     page = site.get("/ui/jobs/mine")
-    assert "Keep it in the file" in page.words
+    assert "Copy to rota.yaml" in page.words
     assert "value1" in page.html
     assert "value1" not in site.get("/ui/jobs/mine", scope=Scope.READ).html
 

@@ -60,7 +60,7 @@ def test_what_was_typed_is_still_there_after_a_refusal(site: Site) -> None:
 def test_a_good_form_makes_a_job_and_shows_it(site: Site) -> None:
     page = site.post("/ui/new", **GOOD, labels="night, db", others="params: {a: 1}")
     assert "digest is created: at 09:30 on Monday through Friday (UTC)" in page.words
-    assert "Keep it in the file" in page.words
+    assert "Copy to rota.yaml" in page.words
     job = show_job(site.store, "digest").job
     assert (job.source, job.spec.labels, dict(job.spec.work.params)) == ("api", ("night", "db"), {"a": 1})
 

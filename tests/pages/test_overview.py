@@ -35,7 +35,7 @@ def test_nothing_needs_somebody_where_all_is_well(site: Site) -> None:
 def test_a_failing_job_is_told_with_why_the_command_and_what_to_do(site: Site) -> None:
     ran(site, "hello", FAILED)
     page = site.get("/")
-    assert "Needs you 1 failing hello FAILED exit_code: exit 3: repository locked" in page.words
+    assert "Needs attention 1 failing hello FAILED exit_code: exit 3: repository locked" in page.words
     assert "rota explain hello:1" in page.words
     assert {"/ui/runs/hello:1#output-title", "/ui/runs/hello:1#why-title", "/ui/jobs/hello"} <= set(page.links)
     assert {"/ui/jobs/hello/run", "/ui/attention/acknowledge"} <= set(page.actions)
@@ -58,7 +58,7 @@ def test_what_is_acknowledged_stays_quiet_until_something_new_happens(site: Site
     site.clock.advance(timedelta(hours=1))
     assert "Nothing needs you" in site.get("/").words
     ran(site, "hello", FAILED)
-    assert "Needs you 1 failing hello" in site.get("/").words
+    assert "Needs attention 1 failing hello" in site.get("/").words
 
 
 def test_what_was_seen_is_what_is_acknowledged_and_not_what_came_since(site: Site) -> None:
@@ -67,14 +67,14 @@ def test_what_was_seen_is_what_is_acknowledged_and_not_what_came_since(site: Sit
     ran(site, "hello", FAILED)
     after = acknowledge(site, page)
     assert "it has changed meanwhile" in after.words
-    assert "Needs you 1 failing hello" in after.words
+    assert "Needs attention 1 failing hello" in after.words
 
 
 def test_what_was_acknowledged_can_be_shown_again(site: Site) -> None:
     ran(site, "hello", FAILED)
     acknowledge(site, site.get("/"))
     page = site.post("/ui/attention/show", topic="failing:hello")
-    assert "Needs you 1 failing hello" in page.words
+    assert "Needs attention 1 failing hello" in page.words
 
 
 def test_an_acknowledgement_is_forgotten_once_nobody_is_needed(site: Site) -> None:

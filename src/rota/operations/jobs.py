@@ -190,7 +190,7 @@ def _views(db: Database, shown: Sequence[Job], running: Mapping[str, Sequence[Ru
 
 
 NEWEST = 2**62
-FIRST = ("made",)
+FIRST = ("created",)
 
 
 class VersionView(Struct, frozen=True):

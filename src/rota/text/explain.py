@@ -427,7 +427,7 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         ("mode", say_mode_of_job(job)),
         ("quiet hours", say_quiet_of_job(job, now=now)),
         ("except", say_excluded(job.spec.schedule, now=now)),
-        ("made", jobs.say_made(job, now=now)),
+        ("created", jobs.say_made(job, now=now)),
         *(jobs.say_brief(agent) if agent is not None else ()),
         ("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
     ]

@@ -104,9 +104,9 @@ def _show(job: "Job", now: datetime) -> None:
     work = job.spec.work.agent
     assert work is not None, "only tasks for agents wait for approval"
     click.echo(f"{job.name}  provisional")
-    print_pairs([("made", say_made(job, now=now) or ""), ("schedule", explain_schedule(job.spec.schedule))])
-    tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
-    most = "no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most"
+    print_pairs([("created", say_made(job, now=now) or ""), ("schedule", explain_schedule(job.spec.schedule))])
+    tools = ", ".join(work.allowed_tools) or f"all tools of access {work.access}"
+    most = "no limit" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most"
     print_pairs([("access", work.access.value), ("tools", tools + (", rota's own" if work.rota_tools else ""))])
     print_pairs([("money", most), *spec_pairs(job.spec)])
     click.echo(f"  prompt, {counted(len(work.prompt), 'character')}:")

@@ -116,5 +116,5 @@ def audit_command(invocation: Invocation, *, actor: str | None, since: str | Non
         [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]
         for one in found
     ]
-    titles = (Column(f"WHEN ({zone})"), Column("ACTOR"), Column("VIA"), Column("ACTION"))
-    print_table([*titles, Column("WHAT", flexible=True)], rows)
+    titles = (Column(f"WHEN ({zone})"), Column("ACTOR"), Column("INTERFACE"), Column("ACTION"))
+    print_table([*titles, Column("TARGET", flexible=True)], rows)

@@ -46,7 +46,7 @@ def _proposal(job: Job, *, now: datetime, prompt: int) -> View:
     """Return a proposal with so many characters of its prompt."""
     work = job.spec.work.agent
     assert work is not None, "only tasks for agents wait for approval"
-    tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
+    tools = ", ".join(work.allowed_tools) or f"all tools of access {work.access}"
     text = clean_for_terminal(work.prompt)
     return {
         "job": job,
@@ -56,7 +56,7 @@ def _proposal(job: Job, *, now: datetime, prompt: int) -> View:
         "schedule": explain_schedule(job.spec.schedule),
         "access": work.access.value,
         "tools": tools + (", rota's own" if work.rota_tools else ""),
-        "money": "no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most",
+        "money": "no limit" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most",
         "pairs": list(spec_pairs(job.spec)),
         "prompt": text[:prompt],
         "length": len(text),

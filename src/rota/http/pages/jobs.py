@@ -404,7 +404,7 @@ def _page(job: str) -> str:
 
 
 COPY_SUFFIX = "-2"
-KINDS = (("command", "A program"), ("shell", "A text for the shell"), ("prompt", "A task for an agent"))
+KINDS = (("command", "A program"), ("shell", "A shell script"), ("prompt", "A task for an agent"))
 EXAMPLES = ("every 15m", "weekdays at 9:30", "0 8 * * mon-fri", "last friday at 17:00", "tomorrow at 9:00")
 Name = Annotated[str, Query(max_length=400)]
 
