@@ -48,7 +48,7 @@ def test_a_question_is_asked_before_a_run_is_cancelled(page: Page, site: Site) -
 def test_a_failed_run_is_run_again(page: Page) -> None:
     page.goto("/ui/runs/report:1")
     page.get_by_role("button", name="Retry").click()
-    told(page, "runs report:1 again")
+    told(page, "retries report:1")
 
 
 def test_a_queued_run_is_moved_by_keys_alone(page: Page) -> None:
