@@ -117,7 +117,7 @@ def _parent_of(_pid: int) -> Parent:
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """Tell whether a process in this environment may be forked: not where the environment decides how it begins."""
+    """Return whether a process in this environment may be forked: not where the environment decides how it begins."""
     return all(os.environ.get(name) == value for name, value in environment.items() if name.startswith(AT_START))
 
 

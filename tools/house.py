@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def kept(self) -> bool:
-        """Tell whether the figure is within its limit."""
+        """Return whether the figure is within its limit."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 

@@ -43,7 +43,7 @@ def told_by(file: str) -> dict[str, str]:
 
 
 def cites(text: str, name: str) -> bool:
-    """Tell whether a test says that it is about this identifier: `INV-003` in words, `_inv_003` or `r03` in a name.
+    """Return whether a test says that it is about this identifier: `INV-003` in words, `_inv_003` or `r03` in a name.
 
     A range names what lies in it.
     """

@@ -50,7 +50,7 @@ class Machine:
         return self.scene.store.write(renewing) is not None
 
     def lives(self) -> bool:
-        """Tell whether its lease lasts, by the database's clock."""
+        """Return whether its lease lasts, by the database's clock."""
 
         def look(db: Database) -> bool:
             now = processes.server_now(db)

@@ -162,11 +162,11 @@ class Member(Project):
         return self.servers[-1]
 
     def lives(self) -> bool:
-        """Tell whether it serves, or is stopped while it does."""
+        """Return whether it serves, or is stopped while it does."""
         return self.server.poll() is None
 
     def answers(self) -> bool:
-        """Tell whether it has begun its rounds; asked only when nothing is in its way."""
+        """Return whether it has begun its rounds; asked only when nothing is in its way."""
         return self._answers(self.server)
 
     def log(self) -> str:

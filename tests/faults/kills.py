@@ -82,7 +82,7 @@ class Storm(Struct):
             store.close()
 
     def _room(self) -> bool:
-        """Tell whether the queue is short enough for more: it must be empty soon after the storm."""
+        """Return whether the queue is short enough for more: it must be empty soon after the storm."""
         queued = self.drill.rows("SELECT count(*) FROM run WHERE status = 'QUEUED'")
         return int(queued[0][0]) < MANY
 

@@ -145,7 +145,7 @@ INSIDE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def namespaces() -> bool:
-    """Tell whether this system lets us have a pid namespace of our own."""
+    """Return whether this system lets us have a pid namespace of our own."""
     found = shutil.which("unshare")
     return found is not None and subprocess.run([*INSIDE, "true"], capture_output=True, check=False).returncode == 0
 

@@ -27,14 +27,14 @@ class Mark:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def ready(self) -> bool:
-        """Tell whether the tree has grown."""
+        """Return whether the tree has grown."""
         try:
             return os.read(self._file, 1) == b"r"
         except BlockingIOError:
             return False
 
     def held(self) -> bool:
-        """Tell whether any process still has the marker open."""
+        """Return whether any process still has the marker open."""
         try:
             while os.read(self._file, 4096):
                 pass

@@ -69,14 +69,14 @@ class Marker:
             assert os.read(self.file, 1) == b"r"
 
     def was_ready(self) -> bool:
-        """Tell whether the script came as far as being ready."""
+        """Return whether the script came as far as being ready."""
         try:
             return os.read(self.file, 1) == b"r"
         except BlockingIOError:
             return False
 
     def held(self) -> bool:
-        """Tell whether any process still has the marker open."""
+        """Return whether any process still has the marker open."""
         try:
             while os.read(self.file, 4096):
                 pass

@@ -160,7 +160,7 @@ def kill(server: Process) -> None:
 
 
 def gone(pid: int) -> bool:
-    """Tell whether a process has ended; a zombie has."""
+    """Return whether a process has ended; a zombie has."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:

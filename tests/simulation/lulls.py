@@ -55,7 +55,7 @@ def quiet_end(schedule: Schedule, at: datetime, crons: Crons) -> datetime | None
 
 
 def is_excluded(schedule: Schedule, at: datetime, crons: Crons) -> bool:
-    """Tell whether an instant falls on an excluded day of its zone."""
+    """Return whether an instant falls on an excluded day of its zone."""
     for day in (at.date() + step * DAY for step in (-1, 0, 1)):
         if f"{day}" in schedule.excluded or f"{day:%m-%d}" in schedule.excluded:
             begin, end = (_midnight(one, schedule.timezone, crons) for one in (day, day + DAY))

@@ -121,7 +121,7 @@ def _within(schedule: Schedule, at: datetime) -> bool:
 
 
 def follows(schedule: Schedule) -> bool:
-    """Tell whether the instants depend on the runs."""
+    """Return whether the instants depend on the runs."""
     return schedule.interval is not None and schedule.anchor is not Anchor.FIXED
 
 
@@ -154,7 +154,7 @@ class _Job:
         self.around = played.day.around
 
     def ran(self, row: Row) -> bool:
-        """Tell whether the chain of a scheduled run was not skipped in the end."""
+        """Return whether the chain of a scheduled run was not skipped in the end."""
         return self.last_of[row.id].status != "SKIPPED"
 
     def wrongs(self) -> Iterator[tuple[str, str]]:
@@ -315,7 +315,7 @@ class _Job:
         yield from (("doubled", f"{times} runs for the night until {end}") for end, times in run.items() if times > 1)
 
     def _caught_up(self, row: Row, span: Span) -> bool:
-        """Tell whether a row may be the latest instant of the pause before its span, or the very first one."""
+        """Return whether a row may be the latest instant of the pause before its span, or the very first one."""
         before = self.book.spans[row.version - 2].mode if row.version > 1 else ""
         return row.version == 1 or (before == "paused" and row.first == row.last)
 
@@ -337,7 +337,7 @@ class _Job:
         return max((row.last for row in self.scheduled), default=0)
 
     def _done_before(self, stretch: "Stretch") -> bool:
-        """Tell whether an earlier span with this very schedule has used the job up."""
+        """Return whether an earlier span with this very schedule has used the job up."""
         for version in range(stretch.first - 1, 0, -1):
             if self.book.spans[version - 1].schedule != stretch.schedule:
                 return False

@@ -48,7 +48,7 @@ class Book(Struct):
     until: datetime | None = None
 
     def outlasts(self, until: datetime | None) -> bool:
-        """Tell whether the job is paused on its own for longer than a pause of everything would last."""
+        """Return whether the job is paused on its own for longer than a pause of everything would last."""
         longer = self.until is None or (until is not None and self.until >= until)
         return self.paused and self.alone and longer
 

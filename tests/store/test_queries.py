@@ -160,7 +160,7 @@ def test_every_subselect_has_a_name_since_postgresql_14_wants_one():
 
 
 def has_nameless_subselect(statement: str) -> bool:
-    """Tell whether some `FROM (...)` or `JOIN (...)` is not followed by a name."""
+    """Return whether some `FROM (...)` or `JOIN (...)` is not followed by a name."""
     for found in re.finditer(r"\b(?:FROM|JOIN|LATERAL)\s*\(", statement):
         depth, end = 1, found.end()
         while depth:

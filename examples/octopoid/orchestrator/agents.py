@@ -12,7 +12,7 @@ def pid_files() -> list[Path]:
 
 
 def lives(file: Path) -> bool:
-    """Tell whether the process that a pid file names is there."""
+    """Return whether the process that a pid file names is there."""
     try:
         os.kill(int(file.read_text()), 0)
     except (ProcessLookupError, ValueError, FileNotFoundError):

@@ -7,7 +7,7 @@ from rota.runners.context import JobContext
 
 @register_condition("no_agents_running")
 def no_agents_running(ctx: JobContext) -> bool:
-    """Tell whether no agent of this machine lives. It replaces rota's own, which counts what rota has started."""
+    """Return whether no agent of this machine lives. It replaces rota's own, which counts what rota has started."""
     living = [file.stem for file in pid_files() if lives(file)]
     if living:
         ctx.log(f"still at work: {', '.join(living)}")

@@ -39,7 +39,7 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Pat
 
 
 def _gone(pid: str) -> bool:
-    """Tell whether a process has ended, reaped or not."""
+    """Return whether a process has ended, reaped or not."""
     try:
         return (Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
