@@ -189,7 +189,7 @@ def test_ctrl_c_gives_the_place_up(project: Project, scheduler: Scheduler) -> No
     scheduler.steps = [scheduler.interrupts]
     result = project.rota("direct", "extract")
     assert result.exit_code == 130
-    assert "extract  given up" in result.stdout
+    assert "extract  cancelled" in result.stdout
     assert project.json("status")["direct"]["waiting"] == []
 
 
@@ -197,7 +197,7 @@ def test_ctrl_c_gives_the_place_up(project: Project, scheduler: Scheduler) -> No
 def test_ctrl_c_that_the_interpreter_swallows_still_cancels(project: Project, scheduler: Scheduler) -> None:
     scheduler.steps = [scheduler.claims, scheduler.starts, scheduler.interrupts_in_vain, scheduler.ends(DONE)]
     result = project.rota("direct", "extract")
-    assert (result.exit_code, "given up" in result.stdout) == (130, True)
+    assert (result.exit_code, "cancelled" in result.stdout) == (130, True)
 
 
 def test_a_caller_that_is_sent_away_says_so(project: Project, scheduler: Scheduler) -> None:

@@ -475,7 +475,7 @@ PROBLEM_CODES = {
     "placeholder": "The placeholder is not on the list, names no param, or stands in a shell's text.",
     "include": "A pattern of `include`, or what it matches, cannot be used; or an included file holds what it cannot.",
     "job_name": "A job cannot have this name.",
-    "member": "A member of a group is no job of the file, is disabled or a group itself, or there are no members.",
+    "member": "A member of a group is not a job of the file, is disabled or a group itself, or there are no members.",
     "no_work_given": "The job has none of `command`, `shell`, `run` and `prompt`.",
     "no_effect": "The key has no effect on a job of this kind.",
     "conflict": "Keys contradict each other.",

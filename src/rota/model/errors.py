@@ -309,7 +309,7 @@ class RunUnknown(AgentRefused, code="run_unknown"):
     def __init__(self, run_id: str, what: str = "", where: str = "") -> None:
         RotaError.__init__(
             self,
-            f"ROTA_RUN_ID is {shown(run_id)}, which is no live run or direct call of {where or 'this project'}, "
+            f"ROTA_RUN_ID is {shown(run_id)}, which is not a live run or direct call of {where or 'this project'}, "
             f"so {what or 'this'} is refused",
             hint="a run acts only in its own project and only while it is live; run this in a shell of your own",
         )

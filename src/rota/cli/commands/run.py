@@ -521,7 +521,7 @@ class _CallFollower(_Follower):
         """Handle Ctrl-C."""
         self.give_up()
         self._say("", end_line=True)
-        click.echo(f"{self._job}  given up   rota show {self._id}", err=self._quiet)
+        click.echo(f"{self._job}  cancelled   rota show {self._id}", err=self._quiet)
         return INTERRUPTED
 
     def to_the_end(self) -> int:

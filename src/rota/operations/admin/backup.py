@@ -357,7 +357,7 @@ def _check_parts(archive: Path, staging: Path, manifest: Manifest) -> None:
             sections = set(load(path).data)
         protected = any(step.casefold() in PROTECTED for step in name.parts)
         if not included or protected or not sections <= set(PART_SECTIONS):
-            raise BackupUnusable(str(archive), f"{PARTS}/{name} in it is no part of its {FILE_NAME}")
+            raise BackupUnusable(str(archive), f"{PARTS}/{name} in it is not part of its {FILE_NAME}")
 
 
 def _matches(path: PurePosixPath, pattern: str) -> bool:

@@ -361,7 +361,7 @@ class Ledger(Struct):
         key = row.slot_key or ""
         number = int(key[1:]) if key.startswith("#") and key[1:].isdecimal() else None
         if number is None or row.covers_to is not None or row.count not in (None, 1):
-            self._wrong(row, f"has the key {key!r}, which is no fire number of a single instant")
+            self._wrong(row, f"has the key {key!r}, which is not the fire number of a single instant")
             return
         if number > self.job.fire_number:
             self._wrong(row, f"is fire {key}, the job has counted only {self.job.fire_number}")
@@ -374,7 +374,7 @@ class Ledger(Struct):
     def _take_boot(self, row: LedgerRow) -> None:
         """Check a row of a job at boot: one for each boot of the machine."""
         if not row.slot_key or row.covers_to is not None or row.count not in (None, 1):
-            self._wrong(row, f"has the key {row.slot_key!r}, which is no boot of the machine")
+            self._wrong(row, f"has the key {row.slot_key!r}, which is not a boot of the machine")
         elif row.slot_key in self.boots:
             self._wrong(row, f"is of boot {row.slot_key}, which has its row already")
         self.boots.add(row.slot_key or "")
@@ -414,7 +414,7 @@ class Ledger(Struct):
         if expected == row.first:
             return
         if instants.after(row.first - 1) != row.first:
-            self._wrong(row, f"covers {say(row.first)}, which is no instant of its schedule")
+            self._wrong(row, f"covers {say(row.first)}, which is not an instant of its schedule")
         if expected is not None and expected < row.first and not self.consumed:
             self._lost(instants, expected, row.first - 1)
 
@@ -424,7 +424,7 @@ class Ledger(Struct):
                 self._wrong(row, f"covers one instant, but counts {row.count}")
             return
         if instants.after(row.covers_to - 1) != row.covers_to:
-            self._wrong(row, f"covers up to {say(row.covers_to)}, which is no instant of its schedule")
+            self._wrong(row, f"covers up to {say(row.covers_to)}, which is not an instant of its schedule")
         count = count_instants(instants, row.first, row.covers_to)
         if row.count != (count if count <= COUNTED else None):
             counted = "more than 10,000" if row.count is None else row.count
@@ -466,7 +466,7 @@ class Ledger(Struct):
         elif cursor < expected:
             self._cursor(f"it stands at {say(cursor)}, but the first instant without a row is {say(expected)}")
         elif instants.after(cursor - 1) != cursor:
-            self._cursor(f"it stands at {say(cursor)}, which is no instant of the schedule")
+            self._cursor(f"it stands at {say(cursor)}, which is not an instant of the schedule")
         elif expected < cursor:
             self._lost(instants, expected, cursor - 1)
         self._check_jitter(stretch)
