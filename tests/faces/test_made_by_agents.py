@@ -278,7 +278,7 @@ RIGHTS = (
 
 
 def rightless(result: Any) -> bool:
-    return result.exit_code == 6 and "is no live run or direct call of" in result.stderr
+    return result.exit_code == 6 and "is not a live run or direct call of" in result.stderr
 
 
 def test_a_refusal_without_rights_has_a_code_of_its_own(acting: Acting) -> None:
