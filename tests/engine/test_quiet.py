@@ -322,7 +322,7 @@ RUN_SECOND = "UPDATE run SET status = 'COMPLETED', reason = NULL WHERE number = 
 EARLY = "UPDATE run SET created_at = created_at - 3600000 WHERE number = 3"
 FORGERIES = {
     "a deferred night was missed": (quiet(HALF_HOURLY), RENAME.format("missed"), "quiet hours until"),
-    "a deferred run was early": (quiet(HALF_HOURLY), EARLY, "lets it wait"),
+    "a deferred run was early": (quiet(HALF_HOURLY), EARLY, "defers it to"),
     "nothing is quiet": (HALF_HOURLY, SKIP_SECOND.format("quiet_hours"), "has none"),
     "another day is excluded": (
         replace(HALF_HOURLY, excluded=("11-16",)),

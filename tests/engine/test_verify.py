@@ -373,7 +373,7 @@ BROKEN = {
     ),
     "a row covers no instant": (
         Check.LEDGER,
-        "no instant of its schedule",
+        "not an instant of its schedule",
         [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = '1' WHERE job_id = {TICK} AND number = 2"],
     ),
     "a key is not its instant": (
@@ -410,7 +410,7 @@ BROKEN = {
     ),
     "the cursor is no instant": (
         Check.CURSOR,
-        "no instant of the schedule",
+        "not an instant of the schedule",
         [f"UPDATE job SET next_for = next_for + 1, next_at = next_at + 1 WHERE id = {TICK}"],
     ),
     "the cursor is lost": (

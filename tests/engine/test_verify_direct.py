@@ -58,7 +58,7 @@ BROKEN = {
     ),
     "a call of a version that is not there": (
         Check.EXECUTION,
-        "executes version 99, which does not exist",
+        "executes version 99, which is not there",
         "UPDATE execution SET version = 99 WHERE id = '{ended}'",
     ),
     "a call in the slot of a run": (

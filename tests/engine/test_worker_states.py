@@ -83,7 +83,7 @@ async def test_machines_that_are_all_drained_need_somebody_and_runs_say_whom_the
     names = ", ".join(sorted((own, "b")))
     first = min(own, "b")
     assert needing(scene) == [
-        f"workers all running workers are drained ({names}): no run is taken   rota workers resume {first}"
+        f"workers all running workers are drained ({names}): no run is claimed   rota workers resume {first}"
     ]
     states_now = scene.store.read(partial(worker_states, state=scene.settings.state))
     why = held_by(Heartbeat(Liveness.RUNNING, workers=states_now), ())
