@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.problems import PROBLEM_CODES
-from rota.declare.yaml import find_project, load, parse, plain_value
+from rota.declare.yaml import compose, find_project, load, parse, plain_value, read_simple
 from rota.model.errors import FileProblems, ProjectMissing, write_path
 
 REFUSED = {
@@ -335,3 +335,60 @@ def test_any_text_is_read_or_refused_with_problems(text):
 def test_any_bytes_are_read_or_refused_with_problems(content):
     found = outcome(content)
     assert isinstance(found, dict) or (found and all(problem.code in PROBLEM_CODES for problem in found))
+
+
+SIMPLE_PIECES = st.sampled_from(
+    [
+        *(
+            "a: b",
+            "  c: d",
+            "- x",
+            "  - y",
+            "# c",
+            " # c",
+            "key:",
+            "  k2:",
+            "    k3: 1",
+            "[a, b]",
+            "{a: b}",
+            "'q'",
+            '"q"',
+        ),
+        *(
+            "|",
+            "---",
+            "...",
+            "0x10",
+            "1.10",
+            "null",
+            "a:b",
+            "http://x/y",
+            ": ",
+            "-5",
+            "- -",
+            "? a",
+            "\t",
+            "a b",
+            "x #y",
+        ),
+        *("x#y", "{a: {b: [1, 2]}}", "[ ]", "{}", "[a,]", "{a:}", "  b: 'x' # z\n", "\n", "\n", "\n  ", "\n    ", " "),
+    ]
+)
+
+
+@settings(max_examples=400)
+@given(st.one_of(st.lists(SIMPLE_PIECES, max_size=12).map("".join), st.text("a: -\n#[]{},'\"1", max_size=12)))
+def test_the_fast_reader_of_simple_texts_agrees_with_the_parser_of_yaml(text):
+    simple = read_simple(text)
+    if simple is not None:
+        composed = compose(text)
+        assert (simple.data, simple.keys) == (composed.data or {}, composed.keys)
+        assert composed.problems == []
+
+
+def test_the_fast_reader_reads_the_usual_forms():
+    text = 'a:  # note\n  b: {c: [1, "x y"], d: no}\n  e:\n  - f g\n  - 0755\nh:\n'
+    simple = read_simple(text)
+    assert simple is not None
+    assert simple.data == {"a": {"b": {"c": [1, "x y"], "d": "no"}, "e": ["f g", 755]}, "h": None}
+    assert simple.keys[("a", "b", "c", 1)] == (2, 14)
