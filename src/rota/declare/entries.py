@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -207,8 +208,8 @@ def notes_on(
     jobs: Sequence[JobSpec], *, now: datetime | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
     """Return the notes on `jobs`; those that depend on the time or on PATH only when `now` and `environ` are given."""
-    path = None if environ is None else environ.get("PATH")
-    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec, path))]
+    disk = _Disk(None if environ is None else environ.get("PATH"))
+    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec, disk))]
     if now is not None:
         notes += [note for spec in jobs if (note := _on_time(spec, now) or _on_lulls(spec, now))]
     return (*notes, *_on_first_runs(jobs, now))
@@ -252,14 +253,22 @@ def _on_variables(spec: JobSpec) -> list[str]:
     ]
 
 
-def _on_places(spec: JobSpec, path: str | None) -> Iterator[str]:
+class _Disk:
+    """What the notes of one reading find on the disk, each looked up once; `path` is the PATH that runs inherit."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self.which, self.wrong_folder = cache(shutil.which), cache(_wrong_folder)
+
+
+def _on_places(spec: JobSpec, disk: _Disk) -> Iterator[str]:
     cwd, agent = spec.work.cwd, spec.work.agent
     if cwd and not has_placeholders(cwd):
-        if wrong := _wrong_folder(cwd):
+        if wrong := disk.wrong_folder(cwd):
             yield f"{spec.name}: its runs fail: the folder {cwd} {wrong}; create it, or correct `cwd`"
         elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
             yield f"{spec.name}: {cwd} is not in a git repository, as `workspace: worktree` needs; run `git init`"
-        elif wrong := _wrong_program(spec, cwd, path):
+        elif wrong := _wrong_program(spec, cwd, disk):
             yield f"{spec.name}: its runs fail: {wrong}"
     file = agent.prompt_file if agent is not None else ""
     if file and not has_placeholders(file):
@@ -296,14 +305,14 @@ def _wrong_folder(folder: str) -> str:
     return "" if os.access(folder, os.X_OK) else "cannot be entered"
 
 
-def _wrong_program(spec: JobSpec, cwd: str, path: str | None) -> str:
-    """Return what is wrong with the program of a command; `path` is the PATH that runs inherit, None: not known."""
+def _wrong_program(spec: JobSpec, cwd: str, disk: _Disk) -> str:
+    """Return what is wrong with the program of a command; it is not known where PATH is not."""
     program = next(iter(spec.work.command), "")
     if not program or has_placeholders(program):
         return ""
     if "/" not in program:
-        searched = _own_path(spec, path)
-        lost = searched is not None and shutil.which(program, path=searched) is None
+        searched = _own_path(spec, disk.path)
+        lost = searched is not None and disk.which(program, path=searched) is None
         return f"no folder of PATH has a program {program}; correct `command`, or set PATH in `env`" if lost else ""
     file = os.path.join(cwd, program.removeprefix("./"))
     if not os.path.isfile(file):

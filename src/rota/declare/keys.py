@@ -672,12 +672,15 @@ PROJECT = Map(
 
 FIELDS = {key.name: key.field for table in (JOB, GROUP) for key in table.keys.values() if key.field}
 """Keys of jobs and groups, and where a JobSpec holds their values."""
+_PARTS: dict[str, dict[str, str]] = {}
+for _name, _field in FIELDS.items():
+    _PARTS.setdefault(_field.rpartition(".")[0], {})[_name] = _field.rpartition(".")[2]
 
 
 def values_of(part: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the written values of one part of a JobSpec by its fields; a field without one has its default."""
-    found = [(field.rpartition("."), keys[name]) for name, field in FIELDS.items() if name in keys]
-    return {field: value for (holder, _, field), value in found if holder == part}
+    fields = _PARTS[part]
+    return {fields[name]: value for name, value in keys.items() if name in fields}
 
 
 def misfit(name: str, shape: applicability.JobShape) -> applicability.KeyRequirement | None:
@@ -692,16 +695,20 @@ def read_map(table: Map, raw: Any) -> tuple[dict[str, Any], list[Problem]]:
         return {}, list(wrong_type(raw, "a map of keys").problems)
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for name, key in table.keys.items():
-        if name in raw:
-            try:
-                values[name] = key.value.read(raw[name])
-            except BadValue as error:
-                problems += [problem.below(name) for problem in error.problems]
-                if error.rest is not None:
-                    values[name] = error.rest
-    problems += [_unknown(table, name) for name in raw if name not in table.keys]
-    return {name: values[name] for name in raw if name in values}, problems
+    for name, value in raw.items():
+        if name not in table.keys:
+            problems.append(_unknown(table, name))
+            continue
+        try:
+            values[name] = table.keys[name].value.read(value)
+        except BadValue as error:
+            problems += [problem.below(name) for problem in error.problems]
+            if error.rest is not None:
+                values[name] = error.rest
+    if len(problems) > 1:
+        order: dict[str | int, int] = {name: place for place, name in enumerate(table.keys)}
+        problems.sort(key=lambda problem: order.get(problem.at[0], len(order)))
+    return values, problems
 
 
 def _unknown(table: Map, name: str) -> Problem:
