@@ -44,6 +44,11 @@ FOR_OTHERS = (
     "rota.engine.transactions.fire",
 )
 """What declares, fires and executes: half a second that somebody who looks would wait for."""
+NOT_TO_CHECK = (
+    *("pydantic", "ruamel", "apsw", "asyncio", "psutil", "ctypes", "importlib.metadata", "importlib.resources"),
+    *("rota.store", "rota.engine.functions", "rota.engine.transactions", "rota.runners.command"),
+)
+"""What stores and executes: three quarters of the time that a check of a small file would take with them."""
 CHANGING = (
     "add",
     "apply",
@@ -113,6 +118,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_who_only_looks_does_not_wait_for_what_declares_and_executes(name: str, served: Path) -> None:
     about = {"explain": ["copy"], "show": ["copy:1"], "logs": ["copy:1"]}.get(name, [])
     printed, used = imported([name, *about], served, of=FOR_OTHERS)
+    assert printed
+    assert used == []
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["check", "--json"], ["apply", "--dry-run"], ["schema"]])
+def test_a_check_does_not_wait_for_what_stores_and_executes(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rota.yaml").write_text("jobs:\n  copy:\n    interval: 1h\n    command: [echo, done]  # a note\n")
+    printed, used = imported(arguments, tmp_path, of=NOT_TO_CHECK)
     assert printed
     assert used == []
 

@@ -75,28 +75,24 @@ class Adapter(Struct, frozen=True):
         return self.provider or (first if slash and first else self.name)
 
 
-AUTH = re.compile(
-    r"not logged in|log in again|please run /login|invalid (?:x-)?api[- ]?key|incorrect api key|api key not valid"
+AUTH = (
+    r"(?i)not logged in|log in again|please run /login|invalid (?:x-)?api[- ]?key|incorrect api key|api key not valid"
     r"|no api key|missing api key|api key is missing|missing environment variable: `\w*(?:key|token)"
-    r"|invalid auth method|authenticat|unauthori[sz]ed|oauth token|\b401\b|status:? 403\b|permission_denied",
-    re.IGNORECASE,
+    r"|invalid auth method|authenticat|unauthori[sz]ed|oauth token|\b401\b|status:? 403\b|permission_denied"
 )
-QUOTA = re.compile(
-    r"usage limit|rate[- _]?limit|spend limit|session limit|weekly limit|hit your .*limit|reached your .*limit"
-    r"|limit reached|out of usage|credit balance|quota|resource.exhausted|too many requests|billing|\b429\b",
-    re.IGNORECASE,
+QUOTA = (
+    r"(?i)usage limit|rate[- _]?limit|spend limit|session limit|weekly limit|hit your .*limit|reached your .*limit"
+    r"|limit reached|out of usage|credit balance|quota|resource.exhausted|too many requests|billing|\b429\b"
 )
-OUTAGE = re.compile(
-    r"overloaded|high demand|internal server error|service(?: is)?(?: temporarily)? unavailable|bad gateway"
+OUTAGE = (
+    r"(?i)overloaded|high demand|internal server error|service(?: is)?(?: temporarily)? unavailable|bad gateway"
     r"|gateway time-?out|stream disconnected before completion|status:? 5\d\d\b|\"code\": ?5\d\d\b"
     r"|error sending request for url"
-    r"|api error: .*(?:fetch failed|connection (?:refused|error|reset)|enotfound|etimedout)",
-    re.IGNORECASE,
+    r"|api error: .*(?:fetch failed|connection (?:refused|error|reset)|enotfound|etimedout)"
 )
-TOO_LONG = re.compile(
-    r"context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|maximum context length"
-    r"|exceeds the maximum number of tokens|contextoverflow",
-    re.IGNORECASE,
+TOO_LONG = (
+    r"(?i)context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|maximum context length"
+    r"|exceeds the maximum number of tokens|contextoverflow"
 )
 AUTH_STATUS = (401, 403)
 QUOTA_STATUS = (402, 429)
@@ -110,29 +106,26 @@ def problem_of(text: str, status: int | None = None) -> AgentProblem:
         return AgentProblem.QUOTA
     if status is not None and 500 <= status <= 599:
         return AgentProblem.OUTAGE
-    if TOO_LONG.search(text):
+    if re.search(TOO_LONG, text):
         return AgentProblem.AGENT_ERROR
-    if QUOTA.search(text):
+    if re.search(QUOTA, text):
         return AgentProblem.QUOTA
-    if AUTH.search(text):
+    if re.search(AUTH, text):
         return AgentProblem.AUTH
-    return AgentProblem.OUTAGE if OUTAGE.search(text) else AgentProblem.AGENT_ERROR
+    return AgentProblem.OUTAGE if re.search(OUTAGE, text) else AgentProblem.AGENT_ERROR
 
 
 # reset times
 
-EPOCH = re.compile(r"(?<![\d.-])([12]\d{9})(?:\d{3})?(?![\d.])")
-INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)")
-SOON = re.compile(
-    r"(?:resets?|try again|retry|available)\s+(?:again\s+)?(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*)+)", re.I
-)
-AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)[a-z]*", re.IGNORECASE)
-CLOCK = re.compile(
-    r"(?:resets?|try again)\s+(?:(?:at|on)\s+)?"
+EPOCH = r"(?<![\d.-])([12]\d{9})(?:\d{3})?(?![\d.])"
+INSTANT = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
+SOON = r"(?i)(?:resets?|try again|retry|available)\s+(?:again\s+)?(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*)+)"
+AMOUNT = r"(?i)(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)[a-z]*"
+CLOCK = (
+    r"(?i)(?:resets?|try again)\s+(?:(?:at|on)\s+)?"
     r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+"
     r"(?:(?P<year>\d{4}),?\s+)?(?:at\s+)?)?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m)?(?:\s*\((?P<zone>[A-Za-z_+\-/0-9]+)\))?",
-    re.IGNORECASE,
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m)?(?:\s*\((?P<zone>[A-Za-z_+\-/0-9]+)\))?"
 )
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -159,19 +152,19 @@ def from_epoch(seconds: float | None) -> datetime | None:
 
 
 def _instant(text: str) -> datetime | None:
-    written = INSTANT.search(text)
+    written = re.search(INSTANT, text)
     if written:
         try:
             return datetime.fromisoformat(written[0]).astimezone(UTC)
         except ValueError:
             return None
-    epoch = EPOCH.search(text)
+    epoch = re.search(EPOCH, text)
     return from_epoch(float(epoch[1])) if epoch else None
 
 
 def _soon(text: str, at: datetime) -> datetime | None:
-    match = SOON.search(text)
-    amounts = AMOUNT.findall(match[1]) if match else []
+    match = re.search(SOON, text)
+    amounts = re.findall(AMOUNT, match[1]) if match else []
     try:
         seconds = sum(float(number) * UNITS[unit.lower()] for number, unit in amounts)
         return (at + timedelta(seconds=seconds)).astimezone(UTC) if amounts else None
@@ -180,7 +173,7 @@ def _soon(text: str, at: datetime) -> datetime | None:
 
 
 def _clock(text: str, at: datetime) -> datetime | None:
-    match = CLOCK.search(text)
+    match = re.search(CLOCK, text)
     if match is None or (match["minute"] is None and match["half"] is None):
         return None
     try:
@@ -208,7 +201,7 @@ def _next(match: re.Match[str], at: datetime) -> datetime:
 
 
 ERROR_LIMIT = 1000
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+ESCAPE = r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]"
 
 
 def failed(
@@ -219,9 +212,9 @@ def failed(
     return replace(
         result,
         problem=problem,
-        error=ESCAPE.sub("", text)[:ERROR_LIMIT],
+        error=re.sub(ESCAPE, "", text)[:ERROR_LIMIT],
         resets_at=reset_told(text, at) if problem is AgentProblem.QUOTA else None,
-        session_full=problem is AgentProblem.AGENT_ERROR and not plain and TOO_LONG.search(text) is not None,
+        session_full=problem is AgentProblem.AGENT_ERROR and not plain and re.search(TOO_LONG, text) is not None,
     )
 
 
@@ -248,7 +241,7 @@ def failed_end(
 
 def last_words(text: str) -> str:
     """Return the last lines that are not empty as one line."""
-    lines = [line.strip() for line in ESCAPE.sub("", text[-4 * ERROR_LIMIT :]).splitlines()]
+    lines = [line.strip() for line in re.sub(ESCAPE, "", text[-4 * ERROR_LIMIT :]).splitlines()]
     return "; ".join([line for line in lines if line][-3:])[-ERROR_LIMIT // 2 :]
 
 

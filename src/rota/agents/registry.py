@@ -1,9 +1,7 @@
 """The adapters by name, Python functions as agents, and probes of installed programs."""
 
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from typing import Any
 
@@ -106,6 +104,8 @@ def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
 
 def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[AgentProbe, ...]:
     """Probe several agents at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
     listed = list(adapters)
     with ThreadPoolExecutor(max(1, len(listed))) as asking:
         return tuple(asking.map(lambda adapter: probe(adapter, environ), listed))
@@ -168,6 +168,8 @@ class _ProbeAnswer(Struct, frozen=True):
 def _ask(
     argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience: float = PROBE_SECONDS
 ) -> _ProbeAnswer:
+    import subprocess
+
     shown = " ".join(argv)
     try:
         done = subprocess.run(

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from rota.model.agents import provider_of
 from rota.model.amounts import say_money
@@ -38,6 +38,9 @@ from rota.rules.budgets import say_account, say_spend
 from rota.rules.schedule.blackouts import say_quiet
 from rota.settings import BUILT_IN_POOLS, Settings
 from rota.text.runs import say_target
+
+if TYPE_CHECKING:
+    from rota.declare.project import Declared
 
 SHOWN = 120
 
@@ -310,3 +313,14 @@ def _change(spec: JobSpec, job: Job | None, source: str) -> JobChange:
         return JobChange(ChangeKind.REVIVE, spec.name, spec, job, found)
     kind = ChangeKind.UNCHANGED if job.spec == spec else ChangeKind.UPDATE
     return JobChange(kind, spec.name, spec, job, found)
+
+
+def source_of(declared: "Declared") -> str:
+    """Return the source under which the jobs of a file are stored."""
+    return f"file:{declared.settings.file}"
+
+
+def first_plan(declared: "Declared") -> Plan:
+    """Return the plan of the first apply of a project."""
+    settings = settings_differences(declared.settings, StoredSettings())
+    return replace(plan(declared.jobs, [], source=source_of(declared)), settings=settings)

@@ -90,7 +90,7 @@ def _problem(message: str, code: str, mark: Mark, at: KeyPath = (), *, hint: str
 
 
 def _unreadable(text: str, error: "ReaderError") -> Problem:
-    match = YAML_REFUSED.search(text)
+    match = re.search(YAML_REFUSED, text)
     index = match.start() if match else 0
     line = text.count("\n", 0, index) + 1
     column = index - (text.rfind("\n", 0, index) + 1) + 1
@@ -98,7 +98,7 @@ def _unreadable(text: str, error: "ReaderError") -> Problem:
     return _problem(f"character {code} is not allowed in YAML", "yaml_character", (line, column), hint="remove it")
 
 
-YAML_REFUSED = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+YAML_REFUSED = "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def _syntax(error: "MarkedYAMLError") -> Problem:
@@ -290,7 +290,6 @@ _ITEM_LINE = re.compile("( *)- +(?=[^ #])")
 _EMPTY_LINE = re.compile(" *(?:#.*)?")
 _LINE_REST = re.compile(_REST)
 _SPACES = re.compile(" *")
-_NOT_SIMPLE = re.compile("[\t\r\x85\u2028\u2029\ufeff]")
 
 
 class NotSimple(Exception):
@@ -302,7 +301,7 @@ def read_simple(text: str) -> Composed | None:
 
     Most files are written so, and this is ten times as fast as `compose`, which finds the same value.
     """
-    if YAML_REFUSED.search(text) or _NOT_SIMPLE.search(text):
+    if not text.replace("\n", "").isprintable():
         return None
     reader = _SimpleReader()
     try:

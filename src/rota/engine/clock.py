@@ -1,16 +1,16 @@
 """The system's clock, and a timer that waits for wall time. The only place that reads time."""
 
-import asyncio
-import ctypes
 import os
 import struct
 import time
 from datetime import UTC, datetime, timedelta
-from importlib import metadata
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rota.model.clock import Clock, cut_to_ms, to_ms
+
+if TYPE_CHECKING:
+    import asyncio
 
 LONGEST_SLEEP = timedelta(seconds=5)
 TFD_NONBLOCK = os.O_NONBLOCK
@@ -47,21 +47,27 @@ class Alarm(Protocol):
         ...
 
 
-def make_alarm(clock: Clock, event: asyncio.Event) -> Alarm:
+def make_alarm(clock: Clock, event: "asyncio.Event") -> Alarm:
     """Return the best alarm of this system for the running loop."""
+    import ctypes
+
     return TimerAlarm(event) if hasattr(ctypes.CDLL(None), "timerfd_create") else SleepAlarm(clock, event)
 
 
 class TimerAlarm:
     """A timerfd at absolute wall time: exact, counts suspended time, and rings when the clock is set."""
 
-    def __init__(self, event: asyncio.Event) -> None:
-        self._event = event
+    def __init__(self, event: "asyncio.Event") -> None:
+        import asyncio
+        import ctypes
+
+        self._event, self._errno = event, ctypes.get_errno
+        self._loop = asyncio.get_running_loop()
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = self._libc.timerfd_create(time.CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC)
         if self._descriptor < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_create failed")
-        asyncio.get_running_loop().add_reader(self._descriptor, self._ring)
+            raise OSError(self._errno(), "timerfd_create failed")
+        self._loop.add_reader(self._descriptor, self._ring)
 
     def set(self, at: datetime | None) -> None:
         """Ring at `at`; None: never."""
@@ -70,11 +76,11 @@ class TimerAlarm:
         setting = struct.pack("qqqq", 0, 0, ms // 1000, ms % 1000 * 1_000_000)
         flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET
         if self._libc.timerfd_settime(self._descriptor, flags, setting, None) < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
+            raise OSError(self._errno(), "timerfd_settime failed")
 
     def close(self) -> None:
         """Release the timer."""
-        asyncio.get_running_loop().remove_reader(self._descriptor)
+        self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
 
     def _ring(self) -> None:
@@ -90,8 +96,10 @@ class TimerAlarm:
 class SleepAlarm:
     """Sleeps of at most five seconds, for systems without timerfd."""
 
-    def __init__(self, clock: Clock, event: asyncio.Event) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, event: "asyncio.Event") -> None:
+        import asyncio
+
+        self._loop, self._clock = asyncio.get_running_loop(), clock
         self._event = event
         self._at: datetime | None = None
         self._handle: asyncio.TimerHandle | None = None
@@ -102,7 +110,7 @@ class SleepAlarm:
         self._at = at
         if at is not None:
             pause = min(max(at - self._clock.now(), timedelta()), LONGEST_SLEEP)
-            self._handle = asyncio.get_running_loop().call_later(pause.total_seconds(), self._look)
+            self._handle = self._loop.call_later(pause.total_seconds(), self._look)
 
     def close(self) -> None:
         """Release the timer."""
@@ -125,4 +133,6 @@ def tzdata_version() -> str:
         except OSError:
             continue
         return first.removeprefix("# version ").strip()
+    from importlib import metadata
+
     return metadata.version("tzdata")

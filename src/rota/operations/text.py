@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rota.engine.activity import PauseState
 from rota.model.agents import provider_pool
-from rota.model.amounts import counted, say_dollars, say_money
+from rota.model.amounts import counted, say_money
 from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
 from rota.model.spec import AgentWork, JobSpec, Kind
@@ -29,7 +29,7 @@ from rota.store.tables import jobs, run_queries
 from rota.store.tables.runs import run_by_number
 from rota.text.ansi import plain
 from rota.text.format import briefly, day_time, from_now, full_time, roughly, say_why
-from rota.text.jobs import say_brief, say_draws, say_hold, say_workspace
+from rota.text.jobs import agent_limits, say_brief, say_draws, say_hold, say_workspace
 from rota.text.runs import say_attempt, say_work
 
 TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
@@ -200,23 +200,9 @@ def _work_pairs(spec: JobSpec) -> SpecPairs:
     if spec.work.kind is not Kind.GROUP:
         yield "folder", plain(spec.work.cwd)
     if spec.work.agent is not None:
-        if limits := _agent_limits(spec.work.agent):
+        if limits := agent_limits(spec.work.agent):
             yield "limits", ", ".join(limits)
         yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
-
-
-def limit_words(spec: JobSpec) -> str:
-    """Return the limits of each run of a job, including defaults; empty for a group."""
-    if spec.work.kind is Kind.GROUP:
-        return ""
-    timeout = f"timeout {say_duration(spec.work.timeout)}" if spec.work.timeout else "no timeout"
-    agent = _agent_limits(spec.work.agent) if spec.work.agent is not None else []
-    return ", ".join([timeout, counted(spec.retry.max_attempts, "attempt"), *agent])
-
-
-def _agent_limits(work: AgentWork) -> list[str]:
-    turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
-    return turns + ([] if work.max_usd is None else [say_dollars(work.max_usd)])
 
 
 def work_words(spec: JobSpec) -> str:

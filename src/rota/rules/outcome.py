@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from msgspec import Struct
@@ -215,6 +214,8 @@ def retry_after(header: str | None, *, date: str | None) -> float | None:
 
 
 def _instant(text: str | None) -> datetime | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         at = parsedate_to_datetime(text) if text else None
     except (TypeError, ValueError):

@@ -1,9 +1,7 @@
 """The work source of any HTTP endpoint."""
 
-import asyncio
 import json
 from collections.abc import Collection, Coroutine, Mapping
-from email.utils import formatdate
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -108,6 +106,8 @@ def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
     The timeouts of clients restart with every byte, so a slow server could hold the thread and the socket forever.
     """
 
+    import asyncio
+
     async def bounded() -> T:
         async with asyncio.timeout(seconds):
             return await request
@@ -154,6 +154,8 @@ def _refusal_text(data: Any) -> str:
 
 def retry_seconds(headers: Mapping[str, str]) -> float | None:
     """Return the pause that a server asks for, by Retry-After or the end of its rate limit, on the server's clock."""
+    from email.utils import formatdate
+
     date, reset = headers.get("date"), headers.get("x-ratelimit-reset", "")
     seconds = retry_after(headers.get("retry-after"), date=date)
     if seconds is None and headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():

@@ -1,6 +1,5 @@
 """The work sources by name, Python classes as sources included."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -64,6 +63,8 @@ class PythonSource:
         return make_item(item.id, item.title, **parts)
 
     def _call(self, method: str, *args: Any) -> Any:
+        import asyncio
+
         try:
             answer = getattr(self._made, method)(*args)
             return asyncio.run(_wait(answer)) if inspect.isawaitable(answer) else answer

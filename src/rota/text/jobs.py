@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from rota.model.agents import Access, provider_of
+from rota.model.amounts import counted, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
-from rota.model.spec import AfterStep, AgentWork, Carry, Draw, SessionMode, Workspace
+from rota.model.spec import AfterStep, AgentWork, Carry, Draw, JobSpec, Kind, SessionMode, Workspace
 from rota.rules.queue_order import Pool, Shortage, room_of
 from rota.text.format import day_time, full_time
 
@@ -219,3 +220,18 @@ def _advice(tools: Sequence[str], work: AgentWork | None) -> str:
         return "allowed by rota with `access: full`; check the settings and hooks of the program"
     wider = "`access: write` or `full`" if work.access is Access.READ else "`access: full`"
     return f"beyond `access: {work.access}`; set {wider}, or reduce the task"
+
+
+def limit_words(spec: JobSpec) -> str:
+    """Return the limits of each run of a job, including defaults; empty for a group."""
+    if spec.work.kind is Kind.GROUP:
+        return ""
+    timeout = f"timeout {say_duration(spec.work.timeout)}" if spec.work.timeout else "no timeout"
+    agent = agent_limits(spec.work.agent) if spec.work.agent is not None else []
+    return ", ".join([timeout, counted(spec.retry.max_attempts, "attempt"), *agent])
+
+
+def agent_limits(work: AgentWork) -> list[str]:
+    """Return the limits of each run of an agent."""
+    turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
+    return turns + ([] if work.max_usd is None else [say_dollars(work.max_usd)])

@@ -43,7 +43,7 @@ def check_command(invocation: Invocation) -> None:
 
 
 def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
-    from rota.operations.text import limit_words
+    from rota.text.jobs import limit_words
 
     click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
     for one in declared.included:
@@ -148,8 +148,7 @@ def apply_command(
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
     from rota.cli.commands.init import ensure_trust
-    from rota.engine.membership.control import wake
-    from rota.operations.project.apply import apply, first_plan
+    from rota.declare.plan import first_plan
     from rota.operations.project.load import load_project, refuse_served
 
     place, now = invocation.place(), invocation.now()
@@ -160,6 +159,9 @@ def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) ->
     refuse_served(declared.projects, place.state)
     if dry_run and not invocation.applied():
         return first_plan(declared)
+    from rota.engine.membership.control import wake
+    from rota.operations.project.apply import apply
+
     with invocation.store(create=True) as (_, store):
         plan = apply(store, declared, now=now, dry_run=dry_run, **options)
     if not dry_run:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,12 +14,11 @@ from rota.model.notifications import Target
 from rota.model.serialize import encode
 from rota.model.spec import JobSpec
 from rota.model.store_url import secrets_of
-from rota.operations.jobs import list_jobs
 from rota.operations.project.locate import make_state
 from rota.runners.environment import FILE_NAME, read_env_file
-from rota.store.driver import Store
-from rota.store.sqlite.store import reachable
-from rota.store.tables import notifications
+
+if TYPE_CHECKING:
+    from rota.store.driver import Store
 
 LONGEST = 64 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -49,9 +48,12 @@ class SecretView(Struct, frozen=True):
 
 
 def look_at_secrets(
-    store: Store | None, state: Path, environ: Mapping[str, str], *, address: str = ""
+    store: "Store | None", state: Path, environ: Mapping[str, str], *, address: str = ""
 ) -> list[SecretView]:
     """Return the secrets of stored jobs, targets and the store's address, and unused ones."""
+    from rota.operations.jobs import list_jobs
+    from rota.store.tables import notifications
+
     jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
     targets = _named(store.read(notifications.targets).items()) if store is not None else {}
     stored = _stored(state)
@@ -138,6 +140,8 @@ def _stored(state: Path) -> Mapping[str, str]:
 
 def store_secret(state: Path, name: str, value: str) -> bool:
     """Write a secret into secrets.env, readable by its owner alone; return whether it existed."""
+    from rota.store.sqlite.store import reachable
+
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a secret's name", hint="use letters, digits and _, no digit first")
     if not value or "\0" in value or len(value) > LONGEST:
@@ -153,6 +157,8 @@ def store_secret(state: Path, name: str, value: str) -> bool:
 
 def drop_secret(state: Path, name: str, *, dry_run: bool = False) -> None:
     """Take a secret out of secrets.env; other lines stay as they are."""
+    from rota.store.sqlite.store import reachable
+
     path = state / FILE_NAME
     if name not in _stored(state):
         hint = "`rota secrets` shows where each comes from; one of the environment or of a credential is removed there"

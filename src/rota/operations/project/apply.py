@@ -18,7 +18,7 @@ from rota import faults
 from rota.declare.agents import own_pools
 from rota.declare.entries import in_case_only, notes_on, refuse_past
 from rota.declare.include import files_of, locate_job, sources_of
-from rota.declare.plan import ChangeKind, JobChange, Plan, StoredSettings, plan, settings_differences
+from rota.declare.plan import ChangeKind, JobChange, Plan, StoredSettings, plan, settings_differences, source_of
 from rota.declare.project import Declared, read_given
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.yaml import home_of, load_again
@@ -56,11 +56,6 @@ SLACK = timedelta(seconds=1)
 """The tolerated difference between the clock of a file system and ours."""
 
 
-def source_of(declared: Declared) -> str:
-    """Return the source under which the jobs of a file are stored."""
-    return f"file:{declared.settings.file}"
-
-
 def apply(
     store: Store,
     declared: Declared,
@@ -77,12 +72,6 @@ def apply(
     return store.write(
         partial(apply_in, declared=declared, now=now, adopt=adopt, allow_empty=allow_empty, cancel_queued=cancel_queued)
     )
-
-
-def first_plan(declared: Declared) -> Plan:
-    """Return the plan of the first apply of a project."""
-    settings = settings_differences(declared.settings, StoredSettings())
-    return replace(plan(declared.jobs, [], source=source_of(declared)), settings=settings)
 
 
 def apply_in(

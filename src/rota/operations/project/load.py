@@ -3,14 +3,12 @@
 import contextlib
 import hashlib
 import os
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -20,24 +18,20 @@ from rota.declare.include import Included
 from rota.declare.project import Declared, read_project
 from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
 from rota.declare.yaml import Stamp, user_state
-from rota.engine.clock import tzdata_version
-from rota.engine.functions import FunctionTable
-from rota.engine.membership.locks import SERVE_LOCK, serving_pid
 from rota.model.clock import write_duration
 from rota.model.errors import FileProblems, FolderUntrusted, FunctionMissing, ProjectIncluded, ProjectServed, RotaError
 from rota.model.notifications import Target
 from rota.model.spec import JobSpec, SourceKind
 from rota.model.store_url import is_postgres, shown
-from rota.operations.jobs import TIMEZONE_KEY
 from rota.operations.project.includes import find_inclusion, known_hosts
 from rota.operations.project.locate import ProjectPaths, state_of
 from rota.rules.budgets import say_account
-from rota.runners.command import InterpreterFinder
 from rota.settings import Settings
-from rota.store.driver import Database, Store
-from rota.store.queries import load_migrations
-from rota.store.sqlite.store import is_held
-from rota.store.tables import budgets, jobs, notifications, queue
+
+if TYPE_CHECKING:
+    from rota.engine.functions import FunctionTable
+    from rota.runners.command import InterpreterFinder
+    from rota.store.driver import Database, Store
 
 RECORDS = "trusted"
 VARIABLE = "ROTA_TRUST"
@@ -102,9 +96,15 @@ class Loaded(Struct, frozen=True):
     """A checked file and the functions it names."""
 
     declared: Declared
-    table: FunctionTable
     trust_note: str | None = None
     """A note if modules were read and not imported, as the folder is not trusted; the table is empty then."""
+
+    @property
+    def table(self) -> "FunctionTable":
+        """The functions and conditions that the jobs run inside the scheduler's process."""
+        if self.trust_note is not None:
+            return function_table((), default)
+        return function_table(self.declared.jobs, default, self.declared.agents)
 
 
 def load_project(
@@ -145,22 +145,24 @@ def load_project(
         if modules and not imports:
             error.effect = f"{error.effect}; {_trust_note(modules)}"
         raise
-    if modules and not imports:
-        return Loaded(declared, FunctionTable(), _trust_note(modules))
-    return Loaded(declared, function_table(declared.jobs, default, declared.agents))
+    return Loaded(declared, _trust_note(modules) if modules and not imports else None)
 
 
 def _trust_note(modules: Iterable[str]) -> str:
     return f"the source of {', '.join(modules)} was read, not run: this folder is not trusted (`rota trust`)"
 
 
-def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:
+def interpreter_finder(python: str, settings: Settings) -> "InterpreterFinder":
     """Return the finder of functions in another interpreter."""
+    from rota.runners.command import InterpreterFinder
+
     return InterpreterFinder(python, settings.folder, settings.imports)
 
 
-def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequence[Agent] = ()) -> FunctionTable:
+def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequence[Agent] = ()) -> "FunctionTable":
     """Return the functions and conditions that these jobs run inside the scheduler's process."""
+    from rota.engine.functions import FunctionTable
+
     functions = {job.work.function for job in jobs if job.work.in_process and job.work.function}
     built_in = set(BUILTIN_CONDITIONS) - set(registry.conditions)
     conditions = {
@@ -200,7 +202,7 @@ class Section(Struct, frozen=True):
     values: tuple[tuple[str, str], ...]
 
 
-def configuration(store: Store, settings: Settings | None) -> tuple[Section, ...]:
+def configuration(store: "Store", settings: Settings | None) -> tuple[Section, ...]:
     """Return the effective configuration; without settings only the stored part."""
     if settings is None:
         return store.read(_declared)
@@ -212,7 +214,10 @@ def configuration(store: Store, settings: Settings | None) -> tuple[Section, ...
     )
 
 
-def _declared(db: Database) -> tuple[Section, ...]:
+def _declared(db: "Database") -> tuple[Section, ...]:
+    from rota.operations.jobs import TIMEZONE_KEY
+    from rota.store.tables import budgets, jobs, notifications, queue
+
     zone = db.row("meta_get", key=TIMEZONE_KEY)
     accounts = [(row.account.name, say_account(row.account)) for row in budgets.accounts(db) if row.declared]
     pools = [(pool.name, f"{pool.capacity:,}") for pool in queue.pools(db) if pool.declared]
@@ -261,8 +266,14 @@ class SoftwareVersions(Struct, frozen=True):
     system: str
 
 
-def versions(store: Store, state: Path, settings: Settings | None) -> SoftwareVersions:
+def versions(store: "Store", state: Path, settings: Settings | None) -> SoftwareVersions:
     """Return the versions in use; the address of a database without its password."""
+    import platform
+    from importlib.metadata import version
+
+    from rota.engine.clock import tzdata_version
+    from rota.store.queries import load_migrations
+
     address = settings.store if settings is not None else "sqlite"
     shared = is_postgres(address)
     return SoftwareVersions(
@@ -276,13 +287,18 @@ def versions(store: Store, state: Path, settings: Settings | None) -> SoftwareVe
     )
 
 
-def _server(db: Database, *, shared: bool) -> str:
+def _server(db: "Database", *, shared: bool) -> str:
     row = db.row("database_version")
     return f"{'PostgreSQL' if shared else 'SQLite'} {str(row[0]).split(' ')[0] if row else ''}"
 
 
 def refuse_served(projects: Sequence[Included], state: Path) -> None:
     """Refuse included projects with a running scheduler; `state` is the state folder of the including project."""
+    if not projects:
+        return
+    from rota.engine.membership.locks import SERVE_LOCK, serving_pid
+    from rota.store.sqlite.store import is_held
+
     for project in projects:
         own = state_of(project.folder, {})
         if own != state and is_held(own / SERVE_LOCK):
@@ -291,6 +307,9 @@ def refuse_served(projects: Sequence[Included], state: Path) -> None:
 
 def refuse_included(place: ProjectPaths, environ: Mapping[str, str], *, verb: str) -> None:
     """Refuse to serve a project alone while the scheduler of an including project runs."""
+    from rota.engine.membership.locks import SERVE_LOCK
+    from rota.store.sqlite.store import is_held
+
     inclusion = find_inclusion(place.folder, known_hosts(environ), environ)
     if inclusion is not None and is_held(state_of(inclusion.host, {}) / SERVE_LOCK):
         raise ProjectIncluded(str(place.folder), str(inclusion.host), verb=verb)
