@@ -97,59 +97,57 @@ _IN_TIME = KeyRequirement(
     "has no effect on a job that starts at boot",
     "remove this line, or write times into `cron`",
 )
-INTERVAL = (KeyRequirement(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`")),)
-REPEATING = (
-    _IN_TIME,
-    KeyRequirement(
-        lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
-    ),
+_INTERVAL = KeyRequirement(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`"))
+_REPEATING = KeyRequirement(
+    lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
 )
-SCHEDULED = (
-    _IN_TIME,
-    KeyRequirement(
-        lambda shape: shape.schedule != "",
-        SCHEDULES,
-        *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
-    ),
+_SCHEDULED = KeyRequirement(
+    lambda shape: shape.schedule != "",
+    SCHEDULES,
+    *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
 )
-PROCESS = (
-    KeyRequirement(
-        lambda shape: not shape.in_process,
-        ("run", "isolate", "python"),
-        "has no effect on a function inside the scheduler's process",
-        "add `isolate: process`, or remove this line",
-    ),
+_PROCESS = KeyRequirement(
+    lambda shape: not shape.in_process,
+    ("run", "isolate", "python"),
+    "has no effect on a function inside the scheduler's process",
+    "add `isolate: process`, or remove this line",
 )
-FUNCTION = (KeyRequirement(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`")),)
-SHELL = (KeyRequirement(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`")),)
-AGENT = (
-    KeyRequirement(
-        lambda shape: shape.work is Kind.AGENT,
-        ("prompt", "prompt_file", "task"),
-        *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
-    ),
+_FUNCTION = KeyRequirement(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`"))
+_SHELL = KeyRequirement(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`"))
+_AGENT = KeyRequirement(
+    lambda shape: shape.work is Kind.AGENT,
+    ("prompt", "prompt_file", "task"),
+    *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
 )
-CONDITIONS = (KeyRequirement(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`")),)
-WAITING = (
-    *CONDITIONS,
-    KeyRequirement(lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`")),
+_CONDITIONS = KeyRequirement(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`"))
+_WAIT = KeyRequirement(
+    lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`")
 )
-BUDGET = (KeyRequirement(lambda shape: shape.budget, ("budget",), *_without("`budget`")),)
-QUEUE = (
-    KeyRequirement(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`")),
+_BUDGET = KeyRequirement(lambda shape: shape.budget, ("budget",), *_without("`budget`"))
+_QUEUE = KeyRequirement(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`"))
+_ALL = KeyRequirement(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`"))
+_MISSED_RUN = KeyRequirement(
+    lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
 )
-MISFIRE_ALL = (
-    *SCHEDULED,
-    KeyRequirement(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`")),
+
+_NEEDED_BY = (
+    ("anchor first_run", (_INTERVAL,)),
+    ("jitter on_repeated_failure start_at end_at", (_IN_TIME, _REPEATING)),
+    ("misfire misfire_grace except run_once finish_by quiet_hours", (_IN_TIME, _SCHEDULED)),
+    ("misfire_limit", (_IN_TIME, _SCHEDULED, _ALL)),
+    ("misfire_max_age", (_IN_TIME, _SCHEDULED, _MISSED_RUN)),
+    ("queue_depth", (_QUEUE,)),
+    ("shell_with", (_SHELL,)),
+    ("python isolate", (_FUNCTION,)),
+    ("env env_pass env_file cwd term_grace on_restart", (_PROCESS,)),
+    ("when_false", (_CONDITIONS,)),
+    ("recheck", (_CONDITIONS, _WAIT)),
+    ("estimate", (_BUDGET,)),
+    ("agent provider model access max_turns max_usd allowed_tools session carry workspace", (_AGENT,)),
+    ("rota_tools trust_project placeholders work_source after", (_AGENT,)),
 )
-MISFIRE_RUNS = (
-    *SCHEDULED,
-    KeyRequirement(
-        lambda shape: shape.misfire is not MisfirePolicy.SKIP,
-        ("misfire",),
-        *_without("`misfire: once` or `misfire: all`"),
-    ),
-)
+NEEDS = {key: needs for keys, needs in _NEEDED_BY for key in keys.split()}
+"""What the keys need that affect only some jobs."""
 
 
 _LOADS_CODE = re.compile(

@@ -14,7 +14,7 @@ from msgspec.structs import fields, replace
 from rota.declare.agents import AGENTS_POOL, own_pools, write_work_source
 from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
 from rota.declare.calendar import IGNORE, means_something, written_quiet
-from rota.declare.keys import GROUP, JOB, misfit
+from rota.declare.keys import FIELDS, GROUP, JOB, misfit
 from rota.declare.notifications import write_notify, write_target
 from rota.declare.problems import REBOOT
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
@@ -314,13 +314,14 @@ def _fields(spec: JobSpec, shape: JobShape) -> Keys:
     table = GROUP if spec.work.kind is Kind.GROUP else JOB
     usual = replace(_USUAL, work=replace(_WORK, agent=_AGENT if spec.work.agent else None))
     found: Keys = {}
-    for key in table.keys.values():
-        in_agent = key.field.startswith("work.agent.")
-        if not key.field or key.name in _APART or misfit(key.name, shape) or (in_agent and spec.work.agent is None):
+    for key in table.keys:
+        field = FIELDS.get(key, "")
+        in_agent = field.startswith("work.agent.")
+        if not field or key in _APART or misfit(key, shape) or (in_agent and spec.work.agent is None):
             continue
-        value = attrgetter(key.field)(spec)
-        if value != attrgetter(key.field)(usual):
-            found[key.name] = _written(value)
+        value = attrgetter(field)(spec)
+        if value != attrgetter(field)(usual):
+            found[key] = _written(value)
     return found | ({"timeout": "never"} if found.get("timeout", 0) is None else {})
 
 

@@ -5,27 +5,20 @@ the field that holds its value: in `model/spec.py` for jobs, in `settings.py` fo
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Struct
-
-from rota.declare import applicability, types
+from rota.declare import types
+from rota.declare.applicability import NEEDS, JobShape, KeyRequirement
 from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, ProblemList, unknown_key, wrong_type
 from rota.model.errors import Problem
 
 
-class Key(Struct, frozen=True):
-    """One key of a map: its name, the kind of its value, and its description.
-
-    `field` leads to the value in a JobSpec, where one field holds it. `needs` decides on which jobs the key
-    has an effect.
-    """
+class Key(NamedTuple):
+    """One key of a map: its name, the kind of its value, and its description."""
 
     name: str
     value: types.Value
     description: str
-    field: str = ""
-    needs: tuple[applicability.KeyRequirement, ...] = ()
 
 
 class Map:
@@ -60,59 +53,25 @@ RETENTION_KEYS = Map(
 )
 
 _POLICY_KEYS = (
-    Key(
-        "timezone",
-        types.zone,
-        "The IANA time zone of the job's times; the file's own when absent.",
-        field="schedule.timezone",
-    ),
-    Key(
-        "anchor",
-        types.anchor,
-        "What an interval counts from: the end of a run, its start, or a fixed grid.",
-        field="schedule.anchor",
-        needs=applicability.INTERVAL,
-    ),
+    Key("timezone", types.zone, "The IANA time zone of the job's times; the file's own when absent."),
+    Key("anchor", types.anchor, "What an interval counts from: the end of a run, its start, or a fixed grid."),
     Key(
         "first_run",
         types.first_run,
         "When a new interval job runs first: as soon as it is applied, or an interval later.",
-        field="schedule.first_run",
-        needs=applicability.INTERVAL,
     ),
     Key(
         "jitter",
         types.jitter_value,
         "A delay chosen by hash: up to 50% of the gap to the next instant, or up to a duration.",
-        field="schedule.jitter",
-        needs=applicability.REPEATING,
     ),
-    Key(
-        "misfire",
-        types.misfire,
-        "What happens to instants noticed too late: skip, run the latest once, or run all.",
-        needs=applicability.SCHEDULED,
-    ),
-    Key(
-        "misfire_grace",
-        types.duration,
-        "How late an instant may be noticed and still count as on time.",
-        field="misfire.grace",
-        needs=applicability.SCHEDULED,
-    ),
-    Key(
-        "misfire_limit",
-        types.count,
-        "How many missed instants `misfire: all` runs, the newest.",
-        field="misfire.limit",
-        needs=applicability.MISFIRE_ALL,
-    ),
+    Key("misfire", types.misfire, "What happens to instants noticed too late: skip, run the latest once, or run all."),
+    Key("misfire_grace", types.duration, "How late an instant may be noticed and still count as on time."),
+    Key("misfire_limit", types.count, "How many missed instants `misfire: all` runs, the newest."),
     Key(
         "misfire_max_age",
         types.optional_duration,
         "How late a missed instant may still start under `misfire: once` or `all`.",
-        field="misfire.max_age",
-        needs=applicability.MISFIRE_RUNS,
     ),
     Key(
         "overlap",
@@ -120,35 +79,21 @@ _POLICY_KEYS = (
         "What happens when the job is due while a run is unfinished: skip, wait, replace it, or start.",
     ),
     Key("overlap_policy", types.overlap, "Accepted spelling of `overlap`."),
-    Key(
-        "queue_depth",
-        types.count,
-        "How many runs may wait behind the running one under `overlap: queue`.",
-        field="overlap.queue_depth",
-        needs=applicability.QUEUE,
-    ),
+    Key("queue_depth", types.count, "How many runs may wait behind the running one under `overlap: queue`."),
     Key(
         "on_repeated_failure",
         types.repeated_failure_policy,
         "When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
-        field="on_repeated_failure",
-        needs=applicability.REPEATING,
     ),
-    Key(
-        "except",
-        types.exceptions,
-        "Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
-        field="schedule.excluded",
-        needs=applicability.SCHEDULED,
-    ),
+    Key("except", types.exceptions, "Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none."),
     Key(
         "notify",
         types.notify,
         "Targets of its notifications: names of `notify`, or {on: [failed], webhook: …}; or `none`.",
     ),
-    Key("labels", types.labels, "Words to filter by: a list, or a map that becomes key=value.", field="labels"),
-    Key("enabled", types.flag, "Whether the job fires and can be started.", field="enabled"),
-    Key("description", types.note, "A text for people, at most 1,000 characters.", field="description"),
+    Key("labels", types.labels, "Words to filter by: a list, or a map that becomes key=value."),
+    Key("enabled", types.flag, "Whether the job fires and can be started."),
+    Key("description", types.note, "A text for people, at most 1,000 characters."),
     Key("retention", _nested(RETENTION_KEYS), "How long this job's rows and output are kept."),
 )
 """Keys that a job, a group and `defaults:` have in common."""
@@ -163,161 +108,76 @@ _SCHEDULE_KEYS = (
     Key("interval_active", types.mode_interval, "Accepted spelling of `interval: {active: …}`."),
     Key("interval_idle", types.mode_interval, "Accepted spelling of `interval: {idle: …}`."),
     Key("interval_dormant", types.mode_interval, "Accepted spelling of `interval: {dormant: …}`."),
-    Key("at", types.instant, "When: one point in time, in the job's zone or with an offset.", field="schedule.at"),
-    Key(
-        "start_at",
-        types.instant,
-        "No instant before this one.",
-        field="schedule.start_at",
-        needs=applicability.REPEATING,
-    ),
-    Key(
-        "end_at",
-        types.instant,
-        "No instant at or after this one.",
-        field="schedule.end_at",
-        needs=applicability.REPEATING,
-    ),
-    Key(
-        "run_once",
-        types.flag,
-        "Whether the job is disabled after its first run.",
-        field="schedule.run_once",
-        needs=applicability.SCHEDULED,
-    ),
+    Key("at", types.instant, "When: one point in time, in the job's zone or with an offset."),
+    Key("start_at", types.instant, "No instant before this one."),
+    Key("end_at", types.instant, "No instant at or after this one."),
+    Key("run_once", types.flag, "Whether the job is disabled after its first run."),
     Key(
         "finish_by",
         types.time_of_day,
         "The time of the day by which a scheduled run must have finished, otherwise `late` is sent.",
-        field="finish_by",
-        needs=applicability.SCHEDULED,
     ),
-    Key(
-        "quiet_hours",
-        types.own_quiet_hours,
-        "The job's own quiet hours in place of the file's, or `ignore`.",
-        field="schedule.quiet",
-        needs=applicability.SCHEDULED,
-    ),
+    Key("quiet_hours", types.own_quiet_hours, "The job's own quiet hours in place of the file's, or `ignore`."),
 )
 """When a job or a group is due."""
 
 _SHARED_KEYS = (
-    Key(
-        "shell_with",
-        types.argv,
-        "The program and arguments that get a shell job's text as their last one.",
-        field="work.shell_with",
-        needs=applicability.SHELL,
-    ),
+    Key("shell_with", types.argv, "The program and arguments that get a shell job's text as their last one."),
     Key(
         "python",
         types.text,
         "Another Python interpreter for functions, relative to the project; they then run as processes.",
-        needs=applicability.FUNCTION,
     ),
     Key(
         "params",
         types.params,
         "Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
-        field="work.params",
     ),
-    Key(
-        "env",
-        types.env,
-        "Environment variables: a text, a number, true or false, or {secret: NAME}.",
-        needs=applicability.PROCESS,
-    ),
+    Key("env", types.env, "Environment variables: a text, a number, true or false, or {secret: NAME}."),
     Key(
         "env_pass",
         types.list_of("env_pass", types.env_name),
         "Variables of the scheduler's own environment that the job gets too.",
-        field="work.env_pass",
-        needs=applicability.PROCESS,
     ),
-    Key(
-        "env_file",
-        types.text,
-        "A file of NAME=value lines, relative to the project, read at each start.",
-        needs=applicability.PROCESS,
-    ),
-    Key(
-        "cwd",
-        types.text,
-        "The folder the work runs in, relative to the project; `~` is the home folder.",
-        needs=applicability.PROCESS,
-    ),
+    Key("env_file", types.text, "A file of NAME=value lines, relative to the project, read at each start."),
+    Key("cwd", types.text, "The folder the work runs in, relative to the project; `~` is the home folder."),
     Key("working_directory", types.text, "Accepted spelling of `cwd`."),
-    Key(
-        "timeout",
-        types.timeout,
-        "How long a run may take; `never` for no limit; else `scheduler.timeout`.",
-        field="work.timeout",
-    ),
+    Key("timeout", types.timeout, "How long a run may take; `never` for no limit; else `scheduler.timeout`."),
     Key("timeout_seconds", types.seconds, "Accepted spelling of `timeout`, in whole seconds."),
-    Key(
-        "term_grace",
-        types.grace,
-        "How long a stopped run has between TERM and KILL; 0 kills at once.",
-        field="work.term_grace",
-        needs=applicability.PROCESS,
-    ),
-    Key(
-        "isolate",
-        types.isolate,
-        "Where a function runs: in the scheduler, or in a process that can be killed.",
-        field="work.isolate",
-        needs=applicability.FUNCTION,
-    ),
+    Key("term_grace", types.grace, "How long a stopped run has between TERM and KILL; 0 kills at once."),
+    Key("isolate", types.isolate, "Where a function runs: in the scheduler, or in a process that can be killed."),
     Key(
         "output",
         types.output,
         "How much output is kept: first and last part, also for other machines, only the last, or nothing.",
-        field="work.output",
     ),
     Key(
         "on_restart",
         types.on_restart,
         "What a new scheduler does with a run that survived the old one: adopt it, or kill it.",
-        field="work.on_restart",
-        needs=applicability.PROCESS,
     ),
     Key(
         "conditions",
         types.list_of("conditions", types.gate),
         "Gates that must all pass: registered names, or {command: …} that exits 0 (true) or 10 (false).",
-        field="gates.conditions",
     ),
     Key(
         "when_false",
         types.when_false,
         "What a false condition does: the run waits (interval jobs) or is skipped (others).",
-        needs=applicability.CONDITIONS,
     ),
-    Key(
-        "recheck",
-        types.duration,
-        "How often the conditions of a waiting run are checked again.",
-        needs=applicability.WAITING,
-    ),
-    Key(
-        "needs_poll",
-        types.flag,
-        "Whether a run waits for the shared poll and gets its data (`ctx.poll_data`).",
-        field="gates.needs_poll",
-    ),
+    Key("recheck", types.duration, "How often the conditions of a waiting run are checked again."),
+    Key("needs_poll", types.flag, "Whether a run waits for the shared poll and gets its data (`ctx.poll_data`)."),
     Key(
         "expires_after",
         types.optional_duration,
         "How long a run may wait in the queue before it is skipped as expired.",
-        field="gates.expires_after",
     ),
     Key(
         "retry",
         types.retry_policy,
         "How often a failed run is tried again, and after how long: "
         "{max_attempts: 3, backoff: 10s, factor: 2, max: 10m, jitter: 20%}, or false.",
-        field="retry",
     ),
     Key("retry_policy", types.retry_policy, "Accepted spelling of `retry`."),
     Key("pools", types.draws, "What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing."),
@@ -326,110 +186,51 @@ _SHARED_KEYS = (
         "estimate",
         types.estimates,
         "What a run is expected to cost, in the account's unit: a number, or one for each account.",
-        needs=applicability.BUDGET,
     ),
-    Key("priority", types.priority, "Higher goes first in the queue, -1000 to 1000.", field="priority"),
-    Key(
-        "agent",
-        types.text,
-        "The agent of a prompt: an entry of `agents`, or the name of an adapter.",
-        needs=applicability.AGENT,
-    ),
-    Key(
-        "provider",
-        types.text,
-        "Accepted from older tools: anthropic, openai or google, for the agent.",
-        needs=applicability.AGENT,
-    ),
-    Key(
-        "model",
-        types.argument,
-        "The model that the agent uses; its own default when absent.",
-        field="work.agent.model",
-        needs=applicability.AGENT,
-    ),
-    Key(
-        "access",
-        types.access,
-        "What the agent may do: read, write, or full; each adapter translates it.",
-        needs=applicability.AGENT,
-    ),
-    Key(
-        "max_turns",
-        types.count,
-        "How many turns the agent may take, where its adapter can keep it.",
-        needs=applicability.AGENT,
-    ),
-    Key(
-        "max_usd",
-        types.money,
-        "What one run may cost in dollars, where the adapter can keep it.",
-        field="work.agent.max_usd",
-        needs=applicability.AGENT,
-    ),
+    Key("priority", types.priority, "Higher goes first in the queue, -1000 to 1000."),
+    Key("agent", types.text, "The agent of a prompt: an entry of `agents`, or the name of an adapter."),
+    Key("provider", types.text, "Accepted from older tools: anthropic, openai or google, for the agent."),
+    Key("model", types.argument, "The model that the agent uses; its own default when absent."),
+    Key("access", types.access, "What the agent may do: read, write, or full; each adapter translates it."),
+    Key("max_turns", types.count, "How many turns the agent may take, where its adapter can keep it."),
+    Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
     Key(
         "allowed_tools",
         types.list_of("allowed_tools", types.argument),
         "The tools the agent may use, where its adapter can keep it.",
-        field="work.agent.allowed_tools",
-        needs=applicability.AGENT,
     ),
-    Key(
-        "session",
-        types.session,
-        "Whether a run starts a new session, or continues the job's newest.",
-        field="work.agent.session",
-        needs=applicability.AGENT,
-    ),
+    Key("session", types.session, "Whether a run starts a new session, or continues the job's newest."),
     Key(
         "carry",
         types.carried,
         "What a run gets of earlier ones: last_summary, state, or a list of them; [] for nothing.",
-        field="work.agent.carry",
-        needs=applicability.AGENT,
     ),
     Key(
         "workspace",
         types.workspace,
         "Where the agent works: in `cwd` itself, in a git worktree of its own, or in an empty folder.",
-        field="work.agent.workspace",
-        needs=applicability.AGENT,
     ),
-    Key(
-        "rota_tools",
-        types.flag,
-        "Whether the agent gets rota's tools, to read jobs and create its own.",
-        field="work.agent.rota_tools",
-        needs=applicability.AGENT,
-    ),
+    Key("rota_tools", types.flag, "Whether the agent gets rota's tools, to read jobs and create its own."),
     Key(
         "trust_project",
         types.flag,
         "Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
-        field="work.agent.trust_project",
-        needs=applicability.AGENT,
     ),
     Key(
         "placeholders",
         types.flag,
         "Whether placeholders in the prompt are filled; with false the agent gets the text unchanged.",
-        field="work.agent.placeholders",
-        needs=applicability.AGENT,
     ),
     Key(
         "work_source",
         types.work_source,
         "Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "
         "{http: url} or {run: module:Class}.",
-        field="work.agent.source",
-        needs=applicability.AGENT,
     ),
     Key(
         "after",
         types.after,
         "A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
-        field="work.agent.after",
-        needs=applicability.AGENT,
     ),
 )
 """Keys that a job and `defaults:` have in common."""
@@ -446,19 +247,12 @@ JOB = Map(
     "One job: one kind of work, at most one schedule, and its policies.",
     (
         *_SCHEDULE_KEYS,
-        Key(
-            "command",
-            types.argv,
-            "Work: a program and its arguments, as a list or a plain text without shell.",
-            field="work.command",
-        ),
-        Key("shell", types.text, "Work: a text for the shell.", field="work.shell"),
+        Key("command", types.argv, "Work: a program and its arguments, as a list or a plain text without shell."),
+        Key("shell", types.text, "Work: a text for the shell."),
         Key("prompt", types.prompt, "Work: a task for an agent."),
         Key("prompt_file", types.text, "Work: a file with a task for an agent, relative to the project."),
         Key("task", types.prompt, "Accepted spelling of `prompt`."),
-        Key(
-            "run", types.function_name, "Work: a registered Python function, or module:function.", field="work.function"
-        ),
+        Key("run", types.function_name, "Work: a registered Python function, or module:function."),
         Key("group", types.poll_group, "Accepted from older files: `remote` is `needs_poll: true`, `local` is false."),
         Key("type", types.work_type, "Accepted from older files; must agree with the work: `script` is `run`."),
         *_POLICY_KEYS,
@@ -473,12 +267,11 @@ GROUP = Map(
     (
         *_SCHEDULE_KEYS,
         *_POLICY_KEYS,
-        Key("mode", types.group_mode, "Whether the members run one after another, or side by side.", field="work.mode"),
+        Key("mode", types.group_mode, "Whether the members run one after another, or side by side."),
         Key(
             "on_failure",
             types.on_failure,
             "What a member that failed or was cancelled does: stop those that have not started, or nothing.",
-            field="work.on_failure",
         ),
         Key(
             "members",
@@ -670,11 +463,24 @@ PROJECT = Map(
 )
 
 
-FIELDS = {key.name: key.field for table in (JOB, GROUP) for key in table.keys.values() if key.field}
+_HELD = {
+    "": "description enabled finish_by labels on_repeated_failure priority retry",
+    "schedule": "timezone anchor first_run jitter except=excluded at start_at end_at run_once quiet_hours=quiet",
+    "misfire": "misfire_grace=grace misfire_limit=limit misfire_max_age=max_age",
+    "overlap": "queue_depth",
+    "gates": "conditions needs_poll expires_after",
+    "work": "command shell run=function mode on_failure shell_with params env_pass timeout term_grace isolate output "
+    "on_restart",
+    "work.agent": "model max_usd allowed_tools session carry workspace rota_tools trust_project placeholders "
+    "work_source=source after",
+}
+"""The keys whose values one field of a JobSpec holds, by its parts: `key`, or `key=field` where the names differ."""
+_PARTS = {
+    part: {key: field or key for key, _, field in (word.partition("=") for word in words.split())}
+    for part, words in _HELD.items()
+}
+FIELDS = {key: f"{part}.{field}".removeprefix(".") for part, fields in _PARTS.items() for key, field in fields.items()}
 """Keys of jobs and groups, and where a JobSpec holds their values."""
-_PARTS: dict[str, dict[str, str]] = {}
-for _name, _field in FIELDS.items():
-    _PARTS.setdefault(_field.rpartition(".")[0], {})[_name] = _field.rpartition(".")[2]
 
 
 def values_of(part: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -683,10 +489,9 @@ def values_of(part: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {fields[name]: value for name, value in keys.items() if name in fields}
 
 
-def misfit(name: str, shape: applicability.JobShape) -> applicability.KeyRequirement | None:
+def misfit(name: str, shape: JobShape) -> KeyRequirement | None:
     """Return the requirement that a job of that shape does not meet, None when the key has an effect."""
-    key = JOB.keys.get(name)
-    return next((need for need in key.needs if not need.fits(shape)), None) if key else None
+    return next((need for need in NEEDS.get(name, ()) if not need.fits(shape)), None)
 
 
 def read_map(table: Map, raw: Any) -> tuple[dict[str, Any], list[Problem]]:
