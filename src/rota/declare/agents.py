@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rota.agents.adapter import Adapter
 from rota.agents.custom import NAME as CUSTOM
 from rota.agents.registry import CAPABILITIES, adapter, complaints, names
 from rota.agents.registry import NAME as PYTHON
@@ -252,31 +253,34 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot enforce it"
                 problems.add(Problem(message, "no_effect", at=(limit,), hint=_remedy(kind, limit)))
-        for refuse in (_refuse_session, _refuse_step, _refuse_tools, _refuse_trust):
-            with problems.below():
-                refuse(kind, keys, options)
+        with problems.below():
+            _refuse_session(kind, keys, options)
+        for key, (able, message, hint) in _NEEDED.items():
+            if keys.get(key) and not able(adapter(kind, options)):
+                text = message.format(kind=kind, named=_named(kind))
+                problems.add(Problem(text, "no_effect", at=(key,), hint=hint))
         if not any(one.at[0] in ("access", "allowed_tools") for one in problems.problems):
             _refuse_beyond(kind, keys, options)
 
 
-def _refuse_step(kind: str, keys: Keys, options: Keys) -> None:
-    if keys.get("after") and adapter(kind, options).invoke is None:
-        hint = "remove this line: the agent runs inside the scheduler and has no process"
-        raise BadValue(f"{kind} cannot have a step after it", code="no_effect", hint=hint, at=("after",))
-
-
-def _refuse_tools(kind: str, keys: Keys, options: Keys) -> None:
-    if keys.get("rota_tools") and not adapter(kind, options).capabilities.tools_server:
-        hint = "remove this line, or use another agent: claude, codex, opencode, or custom with {mcp_config}"
-        raise BadValue(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
-
-
-def _refuse_trust(kind: str, keys: Keys, options: Keys) -> None:
-    if keys.get("trust_project") and not adapter(kind, options).capabilities.trust:
-        hint = "remove this line: this agent has no such setting"
-        raise BadValue(
-            f"{_named(kind)} has no setting for trusted folders", code="no_effect", hint=hint, at=("trust_project",)
-        )
+_NEEDED: Mapping[str, tuple[Callable[[Adapter], bool], str, str]] = {
+    "after": (
+        lambda program: program.invoke is not None,
+        "{kind} cannot have a step after it",
+        "remove this line: the agent runs inside the scheduler and has no process",
+    ),
+    "rota_tools": (
+        lambda program: program.capabilities.tools_server,
+        "{named} cannot be given tools",
+        "remove this line, or use another agent: claude, codex, opencode, or custom with {mcp_config}",
+    ),
+    "trust_project": (
+        lambda program: program.capabilities.trust,
+        "{named} has no setting for trusted folders",
+        "remove this line: this agent has no such setting",
+    ),
+}
+"""What a program must be able to do for a key to have an effect, and the problem if it cannot."""
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
@@ -523,7 +527,7 @@ def read_work_source(value: Any) -> WorkSource:
     kind = kinds[0]
     found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
     found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
-    return _FINISH[kind](found, keys)
+    return _with_keys(found, keys)
 
 
 _USUAL = WorkSource(SourceKind.HTTP, "")
@@ -559,11 +563,6 @@ def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
     return params, tuple(values)
 
 
-def _github(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    token = replace(keys.pop("token"), name="token")
-    return replace(found, options=keys, values=(token,))
-
-
 def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], problems: ProblemList) -> list[Problem]:
     found: list[Problem] = []
     if "token" not in value and not problems.mistyped:
@@ -577,17 +576,14 @@ def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], problems: P
     return found
 
 
-def _http(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    return replace(found, values=tuple(keys.get("headers", {}).values()))
-
-
-def _python(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    options, values = keys.get("options", ({}, ()))
+def _with_keys(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    if found.kind is SourceKind.GITHUB:
+        token = replace(keys.pop("token"), name="token")
+        return replace(found, options=keys, values=(token,))
+    if found.kind is SourceKind.HTTP:
+        return replace(found, values=tuple(keys.get("headers", {}).values()))
+    options, values = keys.get("options", ({}, ())) if found.kind is SourceKind.RUN else (keys, ())
     return replace(found, options=options, values=values)
-
-
-def _plain(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    return replace(found, options=keys)
 
 
 _read_repository = matching(_REPOSITORY, "a repository", hint="write it as owner/name, such as me/api")
@@ -603,12 +599,6 @@ _KINDS: Mapping[SourceKind, Mapping[str, Reader]] = {
     SourceKind.DIRECTORY: {SourceKind.DIRECTORY: read_text, "pattern": read_text},
     SourceKind.HTTP: {SourceKind.HTTP: read_url, "headers": read_headers},
     SourceKind.RUN: {SourceKind.RUN: _read_class, "options": _read_options},
-}
-_FINISH: Mapping[SourceKind, Callable[[WorkSource, dict[str, Any]], WorkSource]] = {
-    SourceKind.GITHUB: _github,
-    SourceKind.DIRECTORY: _plain,
-    SourceKind.HTTP: _http,
-    SourceKind.RUN: _python,
 }
 
 

@@ -11,7 +11,18 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.declare.problems import BadValue, ProblemList, Reader, ask, choice, read_items, read_zone, shown, wrong_type
+from rota.declare.problems import (
+    BadValue,
+    ProblemList,
+    Reader,
+    ask,
+    choice,
+    read_items,
+    read_placed,
+    read_zone,
+    shown,
+    wrong_type,
+)
 from rota.declare.readers import read_keys
 from rota.declare.yaml import Stamp, stamp_of
 from rota.model.errors import InvalidTimezone, Problem, RotaError
@@ -309,12 +320,7 @@ def read_except(value: Any) -> dict[int, str]:
     """Return dates, days of every year, and the names of calendar files, by their places in the list."""
     if not isinstance(value, list):
         raise wrong_type(value, "a list of dates and .ics files", hint=_EXCLUDE_HINT)
-    with ProblemList() as problems:
-        found = problems.rest = dict[int, str]()
-        for index, item in enumerate(value):
-            with problems.below(index):
-                found[index] = _item(item)
-    return found
+    return read_placed(value, _item)
 
 
 def _item(item: Any) -> str:

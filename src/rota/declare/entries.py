@@ -115,7 +115,8 @@ def read_jobs(project: JobDefaults, findings: Findings) -> tuple[JobSpec, ...]:
 
 def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the jobs of the agents' own schedules, each named agent/schedule."""
-    schedules = {agent: body["schedules"] for agent, body in agents.items() if _has_schedules(body)}
+    bodies = {agent: body for agent, body in agents.items() if isinstance(body, dict)}
+    schedules = {agent: body["schedules"] for agent, body in bodies.items() if isinstance(body.get("schedules"), dict)}
     for agent, named in schedules.items():
         check_names([("schedules", name) for name in named], findings, base=("agents", agent))
     found = [
@@ -124,10 +125,6 @@ def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) 
         for name, body in named.items()
     ]
     return tuple(spec for spec in found if spec is not None)
-
-
-def _has_schedules(body: Any) -> bool:
-    return isinstance(body, dict) and isinstance(body.get("schedules"), dict)
 
 
 def _scheduled(agent: str, schedule: str, body: Any, *, project: JobDefaults, findings: Findings) -> JobSpec | None:

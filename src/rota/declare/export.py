@@ -128,7 +128,11 @@ def write_entry(key: str, value: Any, *, depth: int = 0) -> list[str]:
     if isinstance(value, str):
         return _write_text(head, value, depth=depth)
     line = f"{head} {write_value(value)}"
-    if isinstance(value, Mapping) and value and (len(line) > WIDTH or _holds_lines(value)):
+    if (
+        isinstance(value, Mapping)
+        and value
+        and (len(line) > WIDTH or any("\n" in str(item) for item in value.values()))
+    ):
         return [head, *write_map(value, depth=depth + 1)]
     if isinstance(value, list | tuple) and value and (len(line) > WIDTH or any(isinstance(i, Mapping) for i in value)):
         return [head, *(f"{margin}  - {write_value(item)}" for item in value)]
@@ -150,10 +154,6 @@ def write_comment(text: str, *, depth: int = 0) -> str:
     """Return a comment of one line; characters that could end the line are shown escaped."""
     plain = "".join(c if c.isprintable() or c == "\t" else f"\\u{ord(c):04x}" for c in text).rstrip()
     return f"{' ' * (INDENT * depth)}# {plain}".rstrip()
-
-
-def _holds_lines(values: Mapping[str, Any]) -> bool:
-    return any(isinstance(item, str) and "\n" in item for item in values.values())
 
 
 def _write_text(head: str, text: str, *, depth: int) -> list[str]:
@@ -545,11 +545,7 @@ def _reads_as(content: bytes, wanted: Mapping[str, Any]) -> bool:
         document = parse(content)
     except FileProblems:
         return False
-    return not document.problems and document.data == wanted and _order(document.data) == _order(wanted)
-
-
-def _order(data: Mapping[str, Any]) -> list[str]:
-    return list(data["jobs"])
+    return not document.problems and document.data == wanted and [*document.data["jobs"]] == [*wanted["jobs"]]
 
 
 def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, Any]) -> Iterator[Insertion]:
@@ -569,7 +565,7 @@ def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, 
     if _BRACE.match(lines[start - 1]):
         return
     margin, last = _layout(document)
-    added = _indented(write_job(name, keys), margin)
+    added = [" " * margin + line[INDENT:] if line else "" for line in write_job(name, keys)]
     spaced = any(not line.strip() for line in lines[start : last - 1])
     for at in _ends(lines, last, margin=margin):
         yield _inserted(lines, [*([""] if spaced else []), *added], at=at, newline=newline)
@@ -578,10 +574,6 @@ def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, 
 def _layout(document: Document) -> tuple[int, int]:
     places = [document.position(("jobs", name)) for name in document.data["jobs"]]
     return places[0][1] - 1, max(line for line, _ in places)
-
-
-def _indented(lines: list[str], margin: int) -> list[str]:
-    return [" " * margin + line[INDENT:] if line else "" for line in lines]
 
 
 def _ends(lines: list[str], last: int, *, margin: int) -> Iterator[int]:

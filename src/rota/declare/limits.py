@@ -8,11 +8,12 @@ from typing import Any
 from msgspec import Struct
 
 from rota.declare.problems import (
-    JOB_NAME,
     BadValue,
     ProblemList,
     Reader,
     choice,
+    map_of,
+    name_of,
     read_duration,
     read_grace,
     read_jitter,
@@ -31,25 +32,15 @@ WrittenDraws = Mapping[KeyPath, Draw]
 """The draws of a job, by their place in its value."""
 
 CAPACITY = 1_000_000
-POOL_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
 DRAW_HINT = "write `pools: [ollama]`, or with a cost `pools: {gpu: 2}`"
 
 _capacity = whole(0, CAPACITY)
 _cost = whole(1, CAPACITY)
+_pool_name = name_of("a pool", hint=DRAW_HINT)
 
 
-def read_capacities(value: Any) -> dict[str, int]:
-    """Return the capacities of pools by name."""
-    if not isinstance(value, Mapping):
-        raise wrong_type(value, "a map of pools", hint="write `pools: {ollama: 1}`")
-    found: dict[str, int] = {}
-    with ProblemList() as problems:
-        for name in value:
-            with problems.below(name):
-                _pool_name(name)
-            with problems.below(name):
-                found[name] = _capacity(value[name])
-    return found
+read_capacities = map_of(_pool_name, _capacity, wanted="a map of pools", hint="write `pools: {ollama: 1}`")
+"""Reads the capacities of pools by name."""
 
 
 def read_draws(value: Any) -> dict[KeyPath, Draw]:
@@ -84,13 +75,6 @@ def _written_draws(value: list[Any] | Mapping[str, Any]) -> dict[KeyPath, tuple[
         below = _written_draws(item) if isinstance(item, Mapping) else {(): (item, 1)}
         found |= {(index, *path): draw for path, draw in below.items()}
     return found
-
-
-def _pool_name(name: Any) -> None:
-    if not isinstance(name, str):
-        raise wrong_type(name, "the name of a pool", hint=DRAW_HINT)
-    if not JOB_NAME.fullmatch(name):
-        raise BadValue(f"{shown(name)} cannot be a pool's name", hint=POOL_HINT)
 
 
 def drawn(written: WrittenDraws) -> tuple[Draw, ...]:
@@ -194,7 +178,6 @@ WrittenEstimates = Mapping[str, Decimal]
 
 MAX_AMOUNT = 10**15
 ACCOUNT_HINT = "write `budgets: {claude-day: {usd: 10, per: day}}`"
-NAME_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
 NAMES_HINT = "write `budget: claude-day`, or a list of accounts"
 ESTIMATE_HINT = "write a number, or one for each account: `estimate: {claude-day: 0.50}`"
 PRICE_HINT = "write what a million tokens cost: `prices: {sonnet: {input: 3.00, output: 15.00}}`"
@@ -300,14 +283,8 @@ def _too_dear(account: Account | WrittenAccount, estimate: int | None, *, at: Ke
     return BadValue(message, code="out_of_range", hint="lower it, or raise the limit", at=at)
 
 
-def read_name(name: Any) -> str:
-    """Return the name of an account."""
-    if not isinstance(name, str):
-        raise wrong_type(name, "the name of an account", hint=NAMES_HINT)
-    if not JOB_NAME.fullmatch(name):
-        raise BadValue(f"{shown(name)} cannot be an account's name", hint=NAME_HINT)
-    return name
-
+read_name = name_of("an account", hint=NAMES_HINT)
+"""Reads the name of an account."""
 
 _ACCOUNT = {
     **dict.fromkeys((*map(str, Unit), "estimate"), read_number),
@@ -356,13 +333,7 @@ def read_estimates(value: Any) -> dict[str, Decimal]:
         return {"": read_number(value)}
     if not value:
         raise BadValue("is an empty map", hint=ESTIMATE_HINT)
-    found: dict[str, Decimal] = {}
-    with ProblemList() as problems:
-        for name in value:
-            with problems.below(name):
-                read_name(name)
-            with problems.below(name):
-                found[name] = read_number(value[name])
+    found: dict[str, Decimal] = map_of(read_name, read_number)(value)
     return found
 
 

@@ -195,7 +195,7 @@ def share(main: FileRead, projects: Sequence[FileRead]) -> SharedSections:
     problems: dict[str, tuple[Problem, ...]] = {}
     for project in projects:
         file, title = project.included.file, project.included.name
-        for section, name, value in _entries(project):
+        for section, name, value in ((one, *entry) for one in SHARED for entry in project.shared[one].items()):
             known = sections[section].setdefault(name, value)
             other = first.setdefault((section, name), project)
             if known == value:
@@ -205,11 +205,6 @@ def share(main: FileRead, projects: Sequence[FileRead]) -> SharedSections:
             else:
                 problems[title] = (*problems.get(title, ()), _clash(project, (section, name), other))
     return SharedSections(sections, tuple(notes), problems)
-
-
-def _entries(read: FileRead) -> Iterator[tuple[str, str, Any]]:
-    for section in SHARED:
-        yield from ((section, name, value) for name, value in read.shared[section].items())
 
 
 def _clash(project: FileRead, path: tuple[str, str], other: FileRead) -> Problem:

@@ -405,12 +405,12 @@ def list_of(key: str, reader: Reader) -> Reader:
     return read
 
 
-def map_of(name: Reader, reader: Reader) -> Reader:
+def map_of(name: Reader, reader: Reader, *, wanted: str = "a map of keys", hint: str = "") -> Reader:
     """Return a reader of maps whose keys are names; both parts of an entry may have problems."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise wrong_type(value, "a map of keys")
+            raise wrong_type(value, wanted, hint=hint)
         values: dict[str, Any] = {}
         with ProblemList() as problems:
             for key in value:
@@ -425,12 +425,38 @@ def map_of(name: Reader, reader: Reader) -> Reader:
 
 def read_items(value: Sequence[Any], reader: Callable[[Any], T]) -> list[T]:
     """Return the items of a list, each as `reader` makes it."""
-    found: list[T] = []
     with ProblemList() as problems:
-        for index, item in enumerate(value):
-            with problems.below(index):
-                found.append(reader(item))
+        found = _right_items(value, reader, problems)
+    return list(found.values())
+
+
+def read_placed(value: Sequence[Any], reader: Callable[[Any], T]) -> dict[int, T]:
+    """Return the items of a list by their places; those that are right can be checked without the others."""
+    with ProblemList() as problems:
+        found = problems.rest = _right_items(value, reader, problems)
     return found
+
+
+def _right_items(value: Sequence[Any], reader: Callable[[Any], T], problems: ProblemList) -> dict[int, T]:
+    found: dict[int, T] = {}
+    for index, item in enumerate(value):
+        with problems.below(index):
+            found[index] = reader(item)
+    return found
+
+
+def name_of(what: str, *, hint: str) -> Callable[[Any], str]:
+    """Return a reader of names that have the shape of a job's."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise wrong_type(value, f"the name of {what}", hint=hint)
+        if not JOB_NAME.fullmatch(value):
+            shape = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
+            raise BadValue(f"{shown(value)} cannot be {what}'s name", hint=shape)
+        return value
+
+    return read
 
 
 PROBLEM_CODES = {

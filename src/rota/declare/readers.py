@@ -25,6 +25,7 @@ from rota.declare.problems import (
     read_duration,
     read_flag,
     read_items,
+    read_placed,
     shown,
     unknown_key,
     wrong_type,
@@ -355,12 +356,7 @@ def read_members(value: Any) -> dict[int, Member]:
     """Return the members of a group by their places in the list."""
     if not isinstance(value, list):
         raise wrong_type(value, "a list", hint=f"write `members: [{value[:80]}]`" if isinstance(value, str) else "")
-    with ProblemList() as problems:
-        found = problems.rest = dict[int, Member]()
-        for index, item in enumerate(value):
-            with problems.below(index):
-                found[index] = read_member(item)
-    return found
+    return read_placed(value, read_member)
 
 
 def read_member(value: Any) -> Member:
@@ -541,7 +537,8 @@ def read_public_url(value: Any) -> str:
         raise wrong_type(value, "an address", hint=LISTEN_URL_HINT)
     try:
         parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and _is_host(_bracketed(parts.hostname or "")) and parts.port != 0
+        host = parts.hostname or ""
+        good = parts.scheme in ("http", "https") and _is_host(f"[{host}]" if ":" in host else host) and parts.port != 0
     except ValueError:  # a host or port that cannot be
         good = False
     if not good or parts.query or parts.fragment or "@" in parts.netloc:
@@ -550,7 +547,3 @@ def read_public_url(value: Any) -> str:
     if path and not _PATH.fullmatch(path):
         raise BadValue(f"{shown(value)} has an invalid path", hint=LISTEN_URL_HINT)
     return f"{parts.scheme}://{parts.netloc.lower()}{path}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

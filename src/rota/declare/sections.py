@@ -118,7 +118,9 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
         scheduler["ping"] = scheduler.pop("ping_url")
     return Settings(
         folder=origin.folder,
-        state=_state(sections.get("state"), origin, given=state),
+        state=Path(
+            origin.place(str(state or origin.environment.get("ROTA_STATE") or sections.get("state") or STATE_NAME))
+        ),
         store=origin.environment.get("ROTA_STORE") or sections.get("store") or SQLITE,
         timezone=zone,
         scheduler=SchedulerSettings(**scheduler),
@@ -145,10 +147,6 @@ def _targets(written: Mapping[str, Target], origin: FileOrigin) -> dict[str, Tar
     """Return the targets of the file; commands of an included project run in its folder."""
     cwd = str(origin.folder) if origin.host else ""
     return {name: replace(one, name=name, cwd=cwd if one.command else "") for name, one in written.items()}
-
-
-def _state(written: str | None, origin: FileOrigin, *, given: Path | None) -> Path:
-    return Path(origin.place(str(given) if given else origin.environment.get("ROTA_STATE") or written or STATE_NAME))
 
 
 def _python(written: str | None, origin: FileOrigin, *, findings: Findings) -> str | None:

@@ -492,18 +492,6 @@ def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, .
     return tuple(kept)
 
 
-def _defaults(of_file: _Setting) -> dict[str, Any]:
-    return {
-        "timeout": "never",
-        "retry": False,
-        "misfire": "skip",
-        "overlap": "allow",
-        "shell_with": [of_file.shell, "-c"],
-        "cwd": of_file.home,
-        "env": dict(of_file.env),
-    }
-
-
 def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Problem]) -> str:
     lines = [write_comment(text) for text in crontab.header]
     lines += [write_comment(f"line {note.line}: {note.message}") for note in notes]
@@ -511,7 +499,11 @@ def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes
         if variable.name in _MAIL and variable.value:
             lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))
     lines += [""] if lines else []
-    lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(_defaults(of_file), depth=1), ""]
+    defaults = {
+        "timeout": "never", "retry": False, "misfire": "skip", "overlap": "allow",
+        "shell_with": [of_file.shell, "-c"], "cwd": of_file.home, "env": dict(of_file.env),
+    }
+    lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(defaults, depth=1), ""]
     lines.append("jobs:" if jobs else "jobs: {}")
     for job in jobs:
         lines += write_job(job.name, job.keys, comments=job.comments)
