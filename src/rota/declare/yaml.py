@@ -285,6 +285,7 @@ _SIMPLE_VALUE = re.compile(f"(?:{_QUOTED}|(?P<plain>{_PLAIN})){_REST}")
 _FLOW_PLAIN = "(?:-(?=[0-9])|[A-Za-z0-9_./~])(?: *[A-Za-z0-9_./~=+@$%-]|:(?=[A-Za-z0-9_./]))*+"
 _FLOW_VALUE = re.compile(f"(?:{_QUOTED}|(?P<plain>{_FLOW_PLAIN}))")
 _FLOW_KEY = re.compile(f"({_WORD}): +")
+_BLOCK = re.compile(rf"\|{_REST}")
 _KEY_LINE = re.compile(f"( *)({_WORD}):(?: +(?=[^ #])|(?={_REST}$))")
 _ITEM_LINE = re.compile("( *)- +(?=[^ #])")
 _EMPTY_LINE = re.compile(" *(?:#.*)?")
@@ -297,7 +298,7 @@ class NotSimple(Exception):
 
 
 def read_simple(text: str) -> Composed | None:
-    """Return the value of a text whose values stand on one line each, None for any other text.
+    """Return the value of a text whose values stand on one line each or below `|`, None for any other text.
 
     Most files are written so, and this is ten times as fast as `compose`, which finds the same value.
     """
@@ -307,6 +308,9 @@ def read_simple(text: str) -> Composed | None:
     try:
         for number, line in enumerate(text.split("\n"), 1):
             reader.read(line, number)
+        if reader.block and reader.block[-1]:  # a last line without its end
+            return None
+        reader.end_block()
     except NotSimple:
         return None
     return Composed(reader.data, reader.keys)
@@ -322,10 +326,17 @@ class _SimpleReader:
         """The last key, while it has no value."""
         self.items: tuple[int, list[Any], KeyPath] | None = None
         """The open list."""
+        self.block: list[str] | None = None
+        """The lines of an open text, the value of the last key."""
         self.number = 0
 
     def read(self, line: str, number: int) -> None:
         self.number = number
+        if self.block is not None:
+            if not line.strip() or _after_spaces(line, 0) > self.maps[-1][0]:
+                self.block.append(line)
+                return
+            self.end_block()
         if found := _KEY_LINE.match(line):
             self._key(line, found)
         elif found := _ITEM_LINE.match(line):
@@ -349,10 +360,26 @@ class _SimpleReader:
         below = (*path, name)
         self.keys[below] = (self.number, column + 1)
         self.items = None
-        if found.end() < len(line) and line[found.end() - 1] == " ":
+        if _BLOCK.fullmatch(line, found.end()):
+            self.open, self.block = below, []
+        elif found.end() < len(line) and line[found.end() - 1] == " ":
             self.open, values[name] = None, self._value(line, found.end(), below)
         else:
             self.open, values[name] = below, None
+
+    def end_block(self) -> None:
+        """Store the text that `|` began, without the blank lines after it."""
+        if self.block is None:
+            return
+        lines, margin = self.block, _after_spaces(self.block[0] if self.block else "", 0)
+        blank = [line for line in lines if not line.strip()]
+        short = any(line.strip() and _after_spaces(line, 0) < margin for line in lines)
+        if not margin or short or lines[0] in blank or any(len(line) > margin for line in blank) or self.open is None:
+            raise NotSimple
+        while lines[-1] in blank:
+            lines.pop()
+        self.maps[-1][1][self.open[-1]] = "".join(f"{line[margin:]}\n" for line in lines)  # type: ignore[index]
+        self.open = self.block = None
 
     def _item(self, line: str, found: re.Match[str]) -> None:
         column = found.end(1)

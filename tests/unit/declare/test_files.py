@@ -355,6 +355,8 @@ SIMPLE_PIECES = st.sampled_from(
             '"q"',
         ),
         *(
+            "t: |",
+            "  t: | # x",
             "|",
             "---",
             "...",
@@ -387,8 +389,11 @@ def test_the_fast_reader_of_simple_texts_agrees_with_the_parser_of_yaml(text):
 
 
 def test_the_fast_reader_reads_the_usual_forms():
-    text = 'a:  # note\n  b: {c: [1, "x y"], d: no}\n  e:\n  - f g\n  - 0755\nh:\n'
+    text = 'a:  # note\n  b: {c: [1, "x y"], d: no}\n  e:\n  - f g\n  - 0755\n  t: |\n    one\n\n      two: x\n\nh:\n'
     simple = read_simple(text)
     assert simple is not None
-    assert simple.data == {"a": {"b": {"c": [1, "x y"], "d": "no"}, "e": ["f g", 755]}, "h": None}
+    assert simple.data == {
+        "a": {"b": {"c": [1, "x y"], "d": "no"}, "e": ["f g", 755], "t": "one\n\n  two: x\n"},
+        "h": None,
+    }
     assert simple.keys[("a", "b", "c", 1)] == (2, 14)

@@ -500,8 +500,13 @@ def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes
             lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))
     lines += [""] if lines else []
     defaults = {
-        "timeout": "never", "retry": False, "misfire": "skip", "overlap": "allow",
-        "shell_with": [of_file.shell, "-c"], "cwd": of_file.home, "env": dict(of_file.env),
+        "timeout": "never",
+        "retry": False,
+        "misfire": "skip",
+        "overlap": "allow",
+        "shell_with": [of_file.shell, "-c"],
+        "cwd": of_file.home,
+        "env": dict(of_file.env),
     }
     lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(defaults, depth=1), ""]
     lines.append("jobs:" if jobs else "jobs: {}")
