@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.clock import SystemClock, make_alarm
+from rota.engine.clock import SystemClock
 from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.loops.loop import make_alarm
 from rota.engine.membership.session import close_session, open_session
 from rota.engine.scheduler import Engine
 from rota.engine.transactions.enqueue import enqueue

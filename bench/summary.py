@@ -13,7 +13,7 @@ from bench.measuring import Report, figure, quantile, scratch, sized
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
 from rota.http.server import HttpServerThread, Listening
-from rota.operations.status.status import Heartbeat, Liveness
+from rota.operations.status.heartbeat import Heartbeat, Liveness
 from rota.operations.status.summary import summarise_in
 from rota.settings import Http
 

@@ -1,5 +1,6 @@
-"""The settings of a project: defaults < file < environment < flags, merged once."""
+"""The settings of a project (defaults < file < environment < flags, merged once), and where its file is."""
 
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from rota.model.budgets import Account, Price
+from rota.model.errors import ProjectMissing
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
 from rota.model.spec import QuietHours, Retention
@@ -17,6 +19,9 @@ STATE_NAME = ".rota"
 OUTPUT_TOTAL = 5_000_000_000
 BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
 """Pools that exist unless the file sets them."""
+
+Stamp = tuple[int, ...]
+"""What changes when a file is written or replaced."""
 
 
 class SchedulerSettings(Struct, frozen=True):
@@ -78,3 +83,64 @@ class Settings(Struct, frozen=True):
     def database(self) -> Path:
         """The SQLite file."""
         return self.state / "rota.db"
+
+
+def find_project(directory: str | None, environment: Mapping[str, str], cwd: Path) -> Path:
+    """Return the project's folder: `--dir`, ROTA_DIR, the nearest one upwards with a rota.yaml, or the user's own."""
+    for given, origin in ((directory, "--dir"), (environment.get("ROTA_DIR"), "ROTA_DIR")):
+        if given:
+            return _given_folder(cwd / os.path.expanduser(given), origin)
+    nearest, own = nearest_project(cwd), user_folder(environment)
+    if nearest is not None:
+        return nearest
+    if (own / FILE_NAME).is_file():
+        return own
+    raise ProjectMissing(
+        f"there is no {FILE_NAME} in {cwd.absolute()} or above it",
+        hint="go to a project's folder, name it with --dir or ROTA_DIR, or write a first file with `rota init`",
+    )
+
+
+def nearest_project(cwd: Path) -> Path | None:
+    """Return the nearest folder upwards that holds a rota.yaml."""
+    cwd = cwd.absolute()
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+def user_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own file."""
+    return _user_place(environment, "XDG_CONFIG_HOME", ".config")
+
+
+def user_state(environment: Mapping[str, str]) -> Path:
+    """Return the folder for what is remembered about all of the user's projects."""
+    return _user_place(environment, "XDG_STATE_HOME", ".local/state")
+
+
+def home_of(environment: Mapping[str, str]) -> str:
+    """Return the user's home folder."""
+    return environment.get("HOME") or os.path.expanduser("~")
+
+
+def _user_place(environment: Mapping[str, str], variable: str, usual: str) -> Path:
+    given = environment.get(variable, "")
+    return Path(given if os.path.isabs(given) else os.path.join(home_of(environment), usual)) / "rota"
+
+
+def _given_folder(place: Path, origin: str) -> Path:
+    folder = place.parent if place.name == FILE_NAME and not place.is_dir() else place
+    if (folder / FILE_NAME).is_file():
+        return folder.resolve()
+    raise ProjectMissing(
+        f"there is no {FILE_NAME} in {folder} ({origin})",
+        hint=f"name a folder that holds one, or write a first file with `rota init --dir {folder}`",
+    )
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file is written or replaced, None for one that is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from rota.model.spec import Anchor, Condition, Gates, Misfire, WhenFalse
-from rota.operations.workers import machines_needing, worker_states
+from rota.operations.status.attention import machines_needing
+from rota.operations.workers import worker_states
 from rota.rules.liveness import AMONG_MACHINES
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from rota.model.states import Reason, Status
 from rota.operations.explain import explain
 from rota.operations.run_actions import cancel_run
-from rota.operations.status.status import SystemView, heartbeat, look, system_json
+from rota.operations.status.heartbeat import heartbeat
+from rota.operations.status.status import SystemView, look, system_json
 from rota.testing.scene import Scene
 from tests.engine.conftest import REPLACE, function
 

@@ -18,7 +18,8 @@ from rota.operations.project.apply import apply
 from rota.operations.queue import look_in
 from rota.operations.runs import show_run
 from rota.operations.simulate.state import copy_state
-from rota.operations.status.status import Heartbeat, Liveness, look, system_json
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import look, system_json
 from rota.operations.views import whole_run_json
 from rota.settings import Settings
 from rota.store.tables import queue

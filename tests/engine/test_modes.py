@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from rota.model.records import Outcome
 from rota.model.spec import ByMode, FirstRun, Jitter, JobSpec, Kind, Member, Mode, QuietHours, Retry, Schedule, Work
 from rota.model.states import Reason, Status
+from rota.operations.activity import touch
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.run_actions import cancel_run
-from rota.operations.status.status import touch
 from rota.store.tables import activity
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene

@@ -16,9 +16,9 @@ from rota.engine.transactions.poll import scheduler_state
 from rota.model.errors import FileProblems
 from rota.model.spec import Draw, Kind
 from rota.model.states import Status, WaitingFor
+from rota.operations.activity import touch
 from rota.operations.project.apply import apply
 from rota.operations.project.load import Loaded, load_project
-from rota.operations.status.status import touch
 from rota.runners.output import folder_of
 from rota.store.tables import budgets
 from rota.testing.scene import Scene

@@ -8,8 +8,8 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.spec import ByMode, Condition, Gates, JobSpec, Kind, RepeatedFailure, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.operations.activity import look_at_cadence, touch
 from rota.operations.run_actions import cancel_run
-from rota.operations.status.status import look_at_cadence, touch
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, audit, command, every, function

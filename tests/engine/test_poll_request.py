@@ -9,7 +9,8 @@ from rota.declare.sections import POLL
 from rota.model.budgets import Account, Exceeded, Per, Unit
 from rota.model.spec import EnvValue, Gates, JobSpec, Kind, Retry, Schedule, Spend, Work
 from rota.model.states import Reason, Status, WaitingFor
-from rota.operations.status.status import Heartbeat, Liveness, look
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import look
 from rota.testing.scene import Scene
 from tests.engine.conftest import command, every
 from tests.engine.real_work import pass_time, play

@@ -9,7 +9,7 @@ import pytest
 
 from rota.engine.transactions.poll import scheduler_state
 from rota.model.states import Reason, Status
-from rota.operations.status.status import current_mode
+from rota.operations.activity import current_mode
 from tests.engine.calling import call, told
 from tests.engine.conftest import ALLOW, NOON, command, function
 from tests.scene import Scene

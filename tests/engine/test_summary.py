@@ -9,7 +9,8 @@ from rota.engine.transactions.pause import pause_everything
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.status.status import Heartbeat, Liveness, touch
+from rota.operations.activity import touch
+from rota.operations.status.heartbeat import Heartbeat, Liveness
 from rota.operations.status.summary import SchedulerSummary, summarise_in, summary_json
 from rota.store.tables import processes, queue
 from rota.testing.doubles import Script

@@ -20,7 +20,8 @@ from rota.operations.explain import explain
 from rota.operations.run_actions import cancel_run
 from rota.operations.runs import show_run
 from rota.operations.status.attention import Attention
-from rota.operations.status.status import Heartbeat, Liveness, look
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import look
 from rota.operations.views import whole_run_json
 from rota.rules.health_checks import Severity
 from rota.store.tables import work_items

@@ -10,8 +10,9 @@ from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.explain import held_by
 from rota.operations.group_actions import drain_worker, forget_worker
-from rota.operations.status.status import Heartbeat, Liveness
-from rota.operations.workers import Presence, WorkerState, anybody_takes, machines_needing, worker_states
+from rota.operations.status.attention import machines_needing
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.workers import Presence, WorkerState, anybody_takes, worker_states
 from rota.rules.queue_order import PoolFilter
 from rota.store.tables import processes
 from rota.testing.scene import Scene

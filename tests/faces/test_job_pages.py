@@ -13,7 +13,6 @@ from rota.operations.jobs import JobQuery, Sort, list_jobs, list_versions, page_
 from rota.operations.project.locate import open_state
 from rota.operations.queue import look_at_queue
 from rota.operations.run_actions import read_value, step_run, write_value
-from rota.operations.views import is_failing
 from rota.store.driver import Store
 from tests.faces.conftest import Project
 
@@ -99,7 +98,7 @@ def test_the_last_outcomes_of_a_page_are_those_of_each_job_alone(applied: Projec
     single = {view.job.name: view for view in list_jobs(store)}
     for name, line in lines.items():
         assert line.view.last == single[name].last
-        assert line.failing is is_failing(single[name])
+        assert line.failing is single[name].failing
     assert [run.number for run in lines["alpha"].view.last] == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
 
 

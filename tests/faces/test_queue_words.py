@@ -7,7 +7,7 @@ import pytest
 from rota.model.states import Held
 from rota.operations.project.locate import open_state
 from rota.operations.queue import QueueView, hold_words, look_in, queue_json
-from rota.operations.status.status import Heartbeat, Liveness
+from rota.operations.status.heartbeat import Heartbeat, Liveness
 from tests.faces.conftest import Project
 
 JOBS = """

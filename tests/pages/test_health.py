@@ -6,7 +6,8 @@ import pytest
 
 from rota.engine.activity import PauseState
 from rota.model.spec import Mode
-from rota.operations.status.status import Health, Heartbeat, Liveness, look_at_health
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import Health, look_at_health
 from tests.pages.conftest import Site
 
 RUNNING = Heartbeat(Liveness.RUNNING, 1, {"enabled": True})

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from rota.agents import claude, codex, custom, gemini, ollama, opencode
 from rota.agents.adapter import Adapter, last_words, unknown_options
 from rota.model.agents import Access, Capabilities
-from rota.model.errors import UnknownAdapter
+from rota.model.errors import UnknownAdapter, nearest
 
 NAME = "python"
 CAPABILITIES = ("allowed_tools", "max_turns", "max_usd", "resume", "cost", "tools_server", "model", "access")
@@ -48,7 +47,7 @@ def adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapter:
     if name in _DESCRIBED:
         return _DESCRIBED[name](options or {})
     if name not in FIXED:
-        raise UnknownAdapter(name, near=get_close_matches(name, names(), 1))
+        raise UnknownAdapter(name, near=nearest(name, names()))
     return FIXED[name]
 
 

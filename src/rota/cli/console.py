@@ -28,12 +28,12 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.serialize import run_json
 from rota.model.states import Reason, Status
+from rota.operations.activity import Pauses, pauses
 from rota.operations.dry_run import TickPreview
 from rota.operations.jobs import find_job, list_jobs
 from rota.operations.output import said_last
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.text import everything_words, jobs_paused_words, outcome_words
-from rota.operations.views import Pauses, pauses
 from rota.rules.schedule.preview import coming_fires
 from rota.settings import Settings
 from rota.store.driver import Store

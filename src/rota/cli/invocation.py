@@ -91,7 +91,7 @@ class Invocation(Struct):
 
         The same holds in a workspace, since a worktree has a copy of the project's file.
         """
-        from rota.declare.yaml import nearest_project
+        from rota.settings import nearest_project
 
         project = self.environ.get("ROTA_PROJECT_DIR")
         if not project or not self.in_run:

@@ -1,10 +1,7 @@
 """The command `rota`: a table of commands, each imported only when it is used."""
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,7 +10,8 @@ import click
 from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
 from rota.cli.invocation import Invocation, RotaCommand, print_json, refuse_empty
 from rota.cli.output import HelpContext, clean_streams, give_up, interrupts_noted, is_unwritable, open_closed_streams
-from rota.model.errors import OutputUnwritable, ProjectMissing, RotaError
+from rota.cli.overview import COMMANDS, SUMMARY, overview
+from rota.model.errors import OutputUnwritable, ProjectMissing, RotaError, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -59,75 +57,6 @@ MODULES = {
 """Where a command is defined, if not in the module of its own name in `rota.cli.commands`."""
 
 
-OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
-    "Start here": (
-        ("init", "create a commented rota.yaml in this folder"),
-        ("check", "list all problems of rota.yaml by line and column"),
-        ("serve", "run the scheduler, with its dashboard and HTTP API"),
-        ("run", "start a job now and follow it"),
-        ("status", "show health, problems, running runs and next fires"),
-    ),
-    "See": (
-        ("list, show", "all jobs; one job or run"),
-        ("history, logs", "past runs; output of a run"),
-        ("explain", "why a job ran or did not"),
-        ("next", "next fires"),
-        ("usage", "time, tokens and cost"),
-        ("simulate", "the next days, simulated"),
-        ("open", "the dashboard in a browser"),
-    ),
-    "Act": (
-        ("add", "add a job to rota.yaml"),
-        ("apply", "store the jobs of rota.yaml"),
-        ("trigger", "start a job and do not wait"),
-        ("direct", "call a job before the queue"),
-        ("retry, cancel", "run again; stop runs"),
-        ("pause, resume", "stop firing; fire again"),
-        ("backfill", "runs for past instants"),
-        ("ack", "acknowledge problems"),
-    ),
-    "Queue": (
-        ("queue", "queued runs, in order"),
-        ("groups", "groups of runs"),
-        ("move, edit", "order; params or priority"),
-    ),
-    "Agents": (
-        ("agents", "versions, logins, limits"),
-        ("budgets", "used, reserved and left"),
-        ("approve, remove", "proposed jobs; agents' jobs"),
-        ("mcp", "tools for agents, on stdio"),
-        ("touch", "report activity"),
-    ),
-    "Operate": (
-        ("stop", "stop the scheduler"),
-        ("service", "install as a system service"),
-        ("tick", "run due jobs once"),
-        ("worker, workers", "run one; list or drain"),
-        ("notify", "notification targets"),
-        ("deliveries", "sent, failed notifications"),
-        ("verify, doctor", "check database; machine"),
-        ("backup, restore", "write a file; read it back"),
-        ("migrate", "copy to another database"),
-        ("token, secrets", "of the HTTP API; of jobs"),
-        ("audit", "log of all changes"),
-        ("trust", "allow this folder's code"),
-        ("import, export", "a crontab; jobs as YAML"),
-        ("schema", "JSON Schema of rota.yaml"),
-        ("completion", "for bash, zsh and fish"),
-        ("help", "of one command or of all"),
-    ),
-}
-"""The commands of `rota --help`: of those that share a line, each has its part of the text."""
-COMMANDS = {
-    name: (group, summary)
-    for group, cells in OVERVIEW.items()
-    for names, text in cells
-    for name, summary in zip(names.split(", "), text.split("; ") if ", " in names else [text], strict=True)
-}
-"""The group and the summary of each command."""
-OVERVIEW_WIDTH = 100
-
-
 class Root(click.Group):
     """The group `rota`. Its help comes from the table and imports no command."""
 
@@ -163,27 +92,14 @@ class Root(click.Group):
         name = ALIASES.get(args[0], args[0])
         args = [name, *args[1:]]
         if name not in COMMANDS and not name.startswith("-"):
-            near = get_close_matches(name.lower(), COMMANDS, n=1)
+            near = nearest(name.lower(), COMMANDS)
             guess = f"; did you mean `rota {near[0]}`?" if near else ""
             raise click.UsageError(f"there is no command {name!r}{guess}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Print the commands by group, two per line on a wide terminal."""
-        across = 2 if _columns() >= OVERVIEW_WIDTH else 1
-        for group, cells in OVERVIEW.items():
-            formatter.write("\n")
-            step = 1 if group == "Start here" else across
-            rows = -(-len(cells) // step)
-            for row in range(rows):
-                texts = [f"{names:17}{text:28}" for names, text in cells[row::rows]]
-                formatter.write(f"{group if not row else '':12}{''.join(texts).rstrip()}\n")
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Print the commands, then the options in one line."""
-        self.format_commands(ctx, formatter)
-        formatter.write("\nOptions     --dir PATH (the project's folder), --version, --help\n")
-        formatter.write("More        `rota COMMAND --help`: options and examples\n")
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Print the overview, which is also printed without this module."""
+        formatter.write(overview())
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -255,6 +171,7 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     cls=Root,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help=SUMMARY,
     subcommand_metavar="COMMAND …",
 )
 @click.option(
@@ -267,7 +184,7 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 @click.version_option(package_name="rota", message="rota %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, directory: str | None) -> Any:
-    """Schedule AI agents and scripts, run them safely, and explain every decision."""
+    """Note the project's folder; without a command show its status."""
     invocation = ctx.ensure_object(Invocation)
     invocation.directory = directory or invocation.directory
     if invocation.environ.get("NO_COLOR") or invocation.environ.get("TERM") == "dumb":
@@ -275,15 +192,6 @@ def cli(ctx: click.Context, directory: str | None) -> Any:
     if ctx.invoked_subcommand is None:
         return _alone(ctx, invocation)
     return None
-
-
-def _columns() -> int:
-    """Return the width of the terminal, also when a pager reads stdout."""
-    try:
-        width = os.get_terminal_size(2).columns
-    except OSError:
-        width = OVERVIEW_WIDTH
-    return shutil.get_terminal_size((width, 0)).columns
 
 
 FIRST_STEPS = """\

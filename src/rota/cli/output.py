@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, NoReturn, TextIO, cast
 import click
 from msgspec import Struct
 
-from rota.log import log
 from rota.model.records import Run
 from rota.model.states import Status
 from rota.text.ansi import clean_except_styles, clean_for_terminal, escape_controls
@@ -392,6 +391,8 @@ def background_streams(say_dropped: Mapping[str, Callable[[int], str]]) -> Itera
 
 
 def _warn_of_stall() -> None:
+    from rota.log import log
+
     log.warning("console output is not being read, dropping lines", hint="read or redirect the scheduler's stdout")
 
 

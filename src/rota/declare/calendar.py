@@ -24,11 +24,11 @@ from rota.declare.problems import (
     wrong_type,
 )
 from rota.declare.readers import read_keys
-from rota.declare.yaml import Stamp, stamp_of
 from rota.model.errors import InvalidTimezone, Problem, RotaError
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.rules.schedule.blackouts import QuietWindow, canonical_windows, cover_the_week, parse_window
 from rota.rules.schedule.timezone import zone
+from rota.settings import Stamp, stamp_of
 
 IGNORE = "ignore"
 _HINT = 'write windows: ["00:00-07:00"], or {windows: ["00:00-07:00"], policy: defer}'

@@ -3,30 +3,33 @@
 A file named rota.yaml is a project of its own; any other one below the including file's folder is a part of it.
 """
 
-import glob
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.declare.yaml import Document, load, load_again, parse
 from rota.model.errors import FileProblems, KeyPath, Problem
 from rota.settings import FILE_NAME
+
+if TYPE_CHECKING:
+    from rota.declare.yaml import Document
 
 KEY = "include"
 CODE = "include"
 JOB_CODE = "job_in_file"
 PART_SECTIONS = ("jobs", "groups", "pools")
 """Sections of a part; the others stand once, in the file of the project."""
-PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_MAGIC = re.compile(r"[*?\[]")
-_HEAD = re.compile(r"([\"']?)include\1[ \t]*:")
-_BELONGS = re.compile(r"[ \t]|-[ \t\r\n]|#|[\]}]|\r?\n|$")
-_FLOW = re.compile(r"\s*(?:#.*\n\s*|---\s*\n)*\{")
+PROJECT_NAME = r"(?a)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_MAGIC = r"[*?\[]"
+_HEAD = r"([\"']?)include\1[ \t]*:"
+_BELONGS = r"[ \t]|-[ \t\r\n]|#|[\]}]|\r?\n|$"
+_FLOW = r"\s*(?:#.*\n\s*|---\s*\n)*\{"
 
 
 class Included(Struct, frozen=True):
@@ -78,8 +81,10 @@ def written_patterns(file: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError):
         return ()
     block = _block(text)
-    if not block and not (_FLOW.match(text) and KEY in text):
+    if not block and not (re.match(_FLOW, text) and KEY in text):
         return ()
+    from rota.declare.yaml import parse
+
     for content in (block or text, text):
         try:
             return patterns_of(parse(content.encode()))
@@ -91,12 +96,12 @@ def written_patterns(file: Path) -> tuple[str, ...]:
 def _block(text: str) -> str:
     """Return the lines of the section `include`, empty where there is none at the left margin."""
     lines = text.splitlines(keepends=True)
-    start = next((index for index, line in enumerate(lines) if _HEAD.match(line)), len(lines))
-    below = takewhile(_BELONGS.match, lines[start + 1 :])
+    start = next((index for index, line in enumerate(lines) if re.match(_HEAD, line)), len(lines))
+    below = takewhile(partial(re.match, _BELONGS), lines[start + 1 :])
     return "".join([*lines[start : start + 1], *below])
 
 
-def patterns_of(document: Document) -> tuple[str, ...]:
+def patterns_of(document: "Document") -> tuple[str, ...]:
     """Return the patterns of a document that are texts; other items are reported when the section is read."""
     written = document.data.get(KEY)
     return tuple(item if isinstance(item, str) else "" for item in written) if isinstance(written, list) else ()
@@ -144,8 +149,10 @@ class _Search(Struct):
         """Note what one pattern matches; a pattern that its reader refuses matches nothing."""
         if not pattern.strip() or "**" in pattern:
             return
-        found = sorted(glob.glob(self._absolute(pattern)))
-        if not found and _MAGIC.search(pattern):
+        from glob import glob
+
+        found = sorted(glob(self._absolute(pattern)))
+        if not found and re.search(_MAGIC, pattern):
             self.empty.append(index)
         elif not found:
             hint = "correct the path, which is relative to this file"
@@ -154,9 +161,11 @@ class _Search(Struct):
             self._take(index, Path(os.path.normpath(match)))
 
     def _absolute(self, pattern: str) -> str:
+        from glob import escape
+
         if pattern == "~" or pattern.startswith("~/"):
-            return glob.escape(self.home) + pattern[1:]
-        return os.path.join(glob.escape(str(self.file.parent)), os.path.expanduser(pattern))
+            return escape(self.home) + pattern[1:]
+        return os.path.join(escape(str(self.file.parent)), os.path.expanduser(pattern))
 
     def _take(self, index: int, path: Path) -> None:
         real = os.path.realpath(path)
@@ -193,7 +202,7 @@ class _Search(Struct):
         remedy = "rename the folder, or link it under another name"
         if one.name.casefold() == "rota":
             return f"{one.file} would name its jobs rota/…", f"these names are reserved; {remedy}"
-        if not PROJECT_NAME.fullmatch(one.name):
+        if not re.fullmatch(PROJECT_NAME, one.name):
             shape = "letters, digits and . _ -, the first a letter or digit"
             return f"{one.file} is in a folder that cannot name its jobs", f"a name has {shape}; {remedy}"
         other = next((known for known in self.files if known.name.casefold() == one.name.casefold()), None)
@@ -215,8 +224,10 @@ def show_path(path: Path, folder: Path, *, home: str) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and str(path) != home else str(path)
 
 
-def join_parts(main: Document, parts: Sequence[Included]) -> Document:
+def join_parts(main: "Document", parts: Sequence[Included]) -> "Document":
     """Return one document of a file and its parts; each key keeps the place where it stands."""
+    from rota.declare.yaml import load
+
     whole = main
     for part in parts:
         try:
@@ -226,7 +237,7 @@ def join_parts(main: Document, parts: Sequence[Included]) -> Document:
     return whole
 
 
-def _joined(whole: Document, part: Document) -> Document:
+def _joined(whole: "Document", part: "Document") -> "Document":
     problems = (*whole.problems, *part.problems, *_foreign(part))
     whole = replace(whole, problems=problems)
     for section in PART_SECTIONS:
@@ -235,7 +246,7 @@ def _joined(whole: Document, part: Document) -> Document:
     return whole
 
 
-def _with_section(whole: Document, part: Document, section: str) -> Document:
+def _with_section(whole: "Document", part: "Document", section: str) -> "Document":
     here, there = part.data[section], whole.data.get(section) or {}
     if not isinstance(here, dict):
         wrong = _problem(part, (section,), f"is not a map of {section}", code="wrong_type")
@@ -254,7 +265,7 @@ def _with_section(whole: Document, part: Document, section: str) -> Document:
     )
 
 
-def _foreign(part: Document) -> list[Problem]:
+def _foreign(part: "Document") -> list[Problem]:
     hint = "it applies to the whole project: write it in its rota.yaml; a part has jobs, groups and pools"
     return [
         _problem(part, (key,), "is not allowed in a part of a project", hint=hint)
@@ -263,7 +274,7 @@ def _foreign(part: Document) -> list[Problem]:
     ]
 
 
-def _twice(whole: Document, part: Document, section: str) -> list[Problem]:
+def _twice(whole: "Document", part: "Document", section: str) -> list[Problem]:
     there = whole.data.get(section) or {}
     return [
         _problem(
@@ -278,7 +289,7 @@ def _twice(whole: Document, part: Document, section: str) -> list[Problem]:
     ]
 
 
-def written_place(document: Document, path: KeyPath) -> str:
+def written_place(document: "Document", path: KeyPath) -> str:
     """Return where a key stands as messages show it: `rota.yaml:12:3`."""
     return ":".join(map(str, document.place(path)))
 
@@ -288,6 +299,8 @@ def locate_job(file: Path, name: str, *, home: str, base: Path | None = None) ->
 
     None where none of them does any more, or where they cannot be read.
     """
+    from rota.declare.yaml import load_again
+
     try:
         document = load_again(file)
     except FileProblems:
@@ -305,5 +318,5 @@ def locate_job(file: Path, name: str, *, home: str, base: Path | None = None) ->
     return Problem("is declared here", JOB_CODE, files.get(shown, str(file)), line, column, at=path)
 
 
-def _problem(document: Document, path: KeyPath, message: str, *, code: str = CODE, hint: str = "") -> Problem:
+def _problem(document: "Document", path: KeyPath, message: str, *, code: str = CODE, hint: str = "") -> Problem:
     return Problem(message, code, *document.place(path), at=path, hint=hint)

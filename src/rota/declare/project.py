@@ -29,11 +29,11 @@ from rota.declare.sections import (
     with_need,
     with_shared,
 )
-from rota.declare.yaml import KEY_HINT, TEXT_HINT, UNUSABLE, Document, Stamp, home_of, load, parse
+from rota.declare.yaml import KEY_HINT, TEXT_HINT, UNUSABLE, Document, load, parse
 from rota.model.clock import write_duration
 from rota.model.errors import FileProblems, JobProblems, KeyPath, Problem
 from rota.model.spec import JobSpec, Kind
-from rota.settings import FILE_NAME, Settings
+from rota.settings import FILE_NAME, Settings, Stamp, home_of
 
 NOWHERE = (0, 0)
 """The place of every key: problems are told without one."""

@@ -19,7 +19,7 @@ from rota.declare.problems import shown
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.types import PollGroup
-from rota.declare.yaml import Document, home_of
+from rota.declare.yaml import Document
 from rota.model.budgets import Account, Unit
 from rota.model.errors import KeyPath, Problem, RotaError
 from rota.model.notifications import Target
@@ -40,7 +40,7 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.store_url import SQLITE
-from rota.settings import BUILT_IN_POOLS, OUTPUT_TOTAL, STATE_NAME, Http, SchedulerSettings, Settings
+from rota.settings import BUILT_IN_POOLS, OUTPUT_TOTAL, STATE_NAME, Http, SchedulerSettings, Settings, home_of
 
 APART = ("jobs", "groups", "defaults", "agents")
 """Sections that are read entry by entry, or against others."""

@@ -1,6 +1,5 @@
-"""YAML files: finding, composing with line and column, and recovery from unquoted scalars."""
+"""YAML files: composing with line and column, and recovery from unquoted scalars."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.model.errors import FileProblems, KeyPath, Problem, ProjectMissing
+from rota.model.errors import FileProblems, KeyPath, Problem
 from rota.settings import FILE_NAME
 
 if TYPE_CHECKING:
@@ -503,8 +502,6 @@ SIZE_LIMIT = 1_000_000
 MENDS = 20
 MEND_SIZE = 100_000
 
-Stamp = tuple[int, ...]
-
 
 class Document(Struct, frozen=True):
     """The content of a file: plain values, where each key and item stands, and what is wrong with the YAML itself.
@@ -530,58 +527,6 @@ class Document(Struct, frozen=True):
         """Return file, line and column of the key or item at `path`."""
         file = next((self.files[part] for part in (path[:2], path[:1]) if part in self.files), self.file)
         return (file, *self.position(path))
-
-
-def find_project(directory: str | None, environment: Mapping[str, str], cwd: Path) -> Path:
-    """Return the project's folder: `--dir`, ROTA_DIR, the nearest one upwards with a rota.yaml, or the user's own."""
-    for given, origin in ((directory, "--dir"), (environment.get("ROTA_DIR"), "ROTA_DIR")):
-        if given:
-            return _given_folder(cwd / os.path.expanduser(given), origin)
-    nearest, own = nearest_project(cwd), user_folder(environment)
-    if nearest is not None:
-        return nearest
-    if (own / FILE_NAME).is_file():
-        return own
-    raise ProjectMissing(
-        f"there is no {FILE_NAME} in {cwd.absolute()} or above it",
-        hint="go to a project's folder, name it with --dir or ROTA_DIR, or write a first file with `rota init`",
-    )
-
-
-def nearest_project(cwd: Path) -> Path | None:
-    """Return the nearest folder upwards that holds a rota.yaml."""
-    cwd = cwd.absolute()
-    return next((folder for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
-
-
-def user_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own file."""
-    return _user_place(environment, "XDG_CONFIG_HOME", ".config")
-
-
-def user_state(environment: Mapping[str, str]) -> Path:
-    """Return the folder for what is remembered about all of the user's projects."""
-    return _user_place(environment, "XDG_STATE_HOME", ".local/state")
-
-
-def home_of(environment: Mapping[str, str]) -> str:
-    """Return the user's home folder."""
-    return environment.get("HOME") or os.path.expanduser("~")
-
-
-def _user_place(environment: Mapping[str, str], variable: str, usual: str) -> Path:
-    given = environment.get(variable, "")
-    return Path(given if os.path.isabs(given) else os.path.join(home_of(environment), usual)) / "rota"
-
-
-def _given_folder(place: Path, origin: str) -> Path:
-    folder = place.parent if place.name == FILE_NAME and not place.is_dir() else place
-    if (folder / FILE_NAME).is_file():
-        return folder.resolve()
-    raise ProjectMissing(
-        f"there is no {FILE_NAME} in {folder} ({origin})",
-        hint=f"name a folder that holds one, or write a first file with `rota init --dir {folder}`",
-    )
 
 
 def load(path: Path, *, named: str | None = None) -> Document:
@@ -659,12 +604,3 @@ def _all_problems(file: str, composed: Composed, mended: list[Problem]) -> list[
         hint = QUOTE_HINTS[problem.code].format(key=key) + problem.hint
         problems.append(replace(problem, file=file, at=path, hint=hint))
     return sorted(problems, key=lambda problem: (problem.line, problem.column))
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """Return what changes when a file is written or replaced, None for one that is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -17,7 +17,7 @@ from rota.rules.activity import mode_at, next_change
 from rota.rules.liveness import Ticks
 from rota.rules.schedule.blackouts import quiet_until
 from rota.store.driver import Database
-from rota.store.tables import activity, groups, jobs, processes, queue, runs
+from rota.store.tables import activity, jobs, processes
 from rota.store.tables import activity as activity_table
 
 T = TypeVar("T")
@@ -49,6 +49,8 @@ def note_agents(db: Database, run_ids: Sequence[str], *, now: datetime) -> None:
 
     Otherwise such a job would keep itself active.
     """
+    from rota.store.tables import runs
+
     for run_id in run_ids:
         run = runs.run_by_id(db, run_id)
         if run is None or run.started_at is None or run.finished_at is None or _begun_by_mode(db, run):
@@ -60,6 +62,8 @@ def note_agents(db: Database, run_ids: Sequence[str], *, now: datetime) -> None:
 
 def _begun_by_mode(db: Database, run: Run | None) -> bool:
     """Return whether a run descends from the schedule of a job with intervals by mode."""
+    from rota.store.tables import runs
+
     for _ in range(DEPTH):
         first = None if run is None else runs.run_by_id(db, run.chain_id or run.id)
         if first is None:
@@ -71,6 +75,8 @@ def _begun_by_mode(db: Database, run: Run | None) -> bool:
 
 
 def _starter(db: Database, run: Run) -> Run | None:
+    from rota.store.tables import groups, runs
+
     if run.group_id is not None:
         group = groups.group_by_id(db, run.group_id)
         return runs.run_by_id(db, group.run_id) if group is not None and group.run_id is not None else None
@@ -193,6 +199,8 @@ def next_pause_end(db: Database) -> datetime | None:
 
 def next_release(db: Database) -> datetime | None:
     """Return when the next waiting run is released or expires, or a timed pause or provider hold ends."""
+    from rota.store.tables import queue
+
     found = [db.row("run_next_release"), db.row("run_next_expiry")]
     due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
     due += [next_pause_end(db), queue.next_end(db)]
@@ -234,6 +242,8 @@ def _unused_epochs(db: Database) -> dict[str, int]:
 
 def taken_by_all(db: Database, state: Path) -> int:
     """Return how many slots of this state folder's worker hold something, for whichever process."""
+    from rota.store.tables import runs
+
     worker_id = worker_here(db, state)
     return len(runs.taken_slots(db, worker_id)) if worker_id is not None else 0
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.declare.include import files_of, sources_of
-from rota.declare.yaml import home_of
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentResult, AgentTask, Brief, ProcessEnd
 from rota.model.errors import SpawnFailed
@@ -35,7 +34,7 @@ from rota.runners.environment import RunFacts, RunSurroundings, placeholder_valu
 from rota.runners.keeper import ERRORS
 from rota.runners.output import forget_output, last_line, read_all
 from rota.runners.spawn_client import Launch
-from rota.settings import FILE_NAME
+from rota.settings import FILE_NAME, home_of
 from rota.sources.items import write_item
 
 ENV = "/usr/bin/env"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -41,13 +41,14 @@ from rota.operations.project.declarations import (
     trigger_job,
 )
 from rota.operations.project.locate import DATABASE, is_applied, locate, open_place, open_state
-from rota.operations.tools.catalog import Tool, tools_of
 from rota.operations.tools.context import RUN_ID, maker_of, named_maker, project_declares, tools_maker
-from rota.operations.tools.toolbox import Toolbox
 from rota.rules.schedule import cursor
 from rota.serve.embedded import NOT_RUNNING, START_HINT, EmbeddedScheduler
 from rota.settings import STATE_NAME
 from rota.store.driver import Store
+
+if TYPE_CHECKING:
+    from rota.operations.tools.catalog import Tool
 
 Play = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 """Awaits something on the scheduler's own loop."""
@@ -554,19 +555,23 @@ def _now(given: datetime | None) -> datetime:
     return SystemClock().now() if given is None else cursor.aware(given)
 
 
-def tools(project: Scheduler | str | os.PathLike[str], *, made_by: str = USER, run: str | None = None) -> list[Tool]:
+def tools(project: Scheduler | str | os.PathLike[str], *, made_by: str = USER, run: str | None = None) -> "list[Tool]":
     """Return the tools for agents: each has a name, a description, JSON Schemas, hints, `call` and `call_async`.
 
     `project` is a scheduler of this process, or the folder of a rota.yaml. What is made with them belongs to `made_by`,
     within `agent_policy`; where a `run` hands them out (`task.run_id`), also within the limits of that run. A call that
     is refused raises RotaError; its text says what to do instead.
     """
+    from rota.operations.tools.catalog import tools_of
+
     maker = replace(named_maker(made_by), run_id=run)
     call = partial(_with_scheduler, project) if isinstance(project, Scheduler) else partial(_on_disk, Path(project))
     return list(tools_of(partial(call, maker)))
 
 
 def _with_scheduler(scheduler: Scheduler, maker: Author, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    from rota.operations.tools.toolbox import Toolbox
+
     def work(store: Store) -> dict[str, Any]:
         declare, acting = scheduler.declarations.declare_made, _acting(store, maker)
         return Toolbox(store, scheduler.state, scheduler.clock, maker=acting, declare=declare).call(name, arguments)
@@ -575,6 +580,8 @@ def _with_scheduler(scheduler: Scheduler, maker: Author, name: str, arguments: M
 
 
 def _on_disk(folder: Path, maker: Author, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    from rota.operations.tools.toolbox import Toolbox
+
     place, clock = locate(str(folder), os.environ, Path.cwd()), SystemClock()
     if not is_applied(place, clock):
         raise errors.NotApplied(str(place.folder))

@@ -64,10 +64,10 @@ def iso(at: datetime) -> str:
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3660)
-_WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_WRITTEN = r"(?a)([0-9]{1,12})([smhd])"
 _PART = r"([0-9]{1,9}(?:[.,][0-9]{1,6})?)\s*(s|sec|second|m|min|minute|h|hr|hour|d|day|w|week)s?"
 WRITTEN_LIMIT = 40
-_MEANT = re.compile(r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)")
+_MEANT = r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)"
 """A number and a unit, right or wrong."""
 
 
@@ -95,7 +95,7 @@ def _seconds(text: object) -> int | None:
         return text
     if not isinstance(text, str):
         return None
-    written = _WRITTEN.fullmatch(text.strip().lower())
+    written = re.fullmatch(_WRITTEN, text.strip().lower())
     return int(written[1]) * UNITS[written[2]] if written else None
 
 
@@ -126,7 +126,7 @@ def _mistake(text: object) -> str:
         return "is not a duration"
     if not text.strip():
         return "is empty"
-    meant = _MEANT.fullmatch(text.strip()[:40].lower())
+    meant = re.fullmatch(_MEANT, text.strip()[:40].lower())
     if meant is None:
         return "is not a duration"
     minus, fraction, unit = meant.groups()

@@ -1,7 +1,6 @@
 """The tree of errors; each has a code and a hint. The CLI and the HTTP API map them to exit codes and statuses."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -14,8 +13,15 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, cutoff
     >>> did_you_mean("bakcup", ["backup", "report"], "list them")
     'did you mean "backup"?'
     """
-    near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    near = nearest(name, known, cutoff=cutoff)
     return f'did you mean "{near[0]}"?' if near else otherwise
+
+
+def nearest(name: str, known: Iterable[str], *, n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the names that resemble this one most."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n, cutoff)
 
 
 _SHOWN_LIMIT = 80

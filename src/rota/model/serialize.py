@@ -124,8 +124,16 @@ def _member_decoder(kind: type[Enum]) -> Coder:
 
 
 def _coders(record: type[Struct], make: Make) -> dict[str, Coder | None]:
-    hints = typing.get_type_hints(record)
-    return {name: make(hints[name]) for name in record.__struct_fields__}
+    return {name: make(hint) for name, hint in types_of(record).items()}
+
+
+def types_of(record: type) -> dict[str, typing.Any]:
+    """Return the types of a record's fields, in order; `get_type_hints` costs a command more than reading its rows."""
+    hints = record.__annotations__
+    names = getattr(record, "__struct_fields__", hints)
+    if any(name not in hints or isinstance(hints[name], str) for name in names):
+        hints = typing.get_type_hints(record)
+    return {name: hints[name] for name in names}
 
 
 class RunJson(typing.TypedDict):

@@ -9,8 +9,8 @@ from msgspec import Struct
 SQLITE = "sqlite"
 SCHEMES = ("postgresql", "postgres")
 _SECRET_KEYS = ("password", "sslpassword", "oauth_client_secret")
-_REFERENCE = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_.-]*)\}")
-_CUT = re.compile(r":(?!\d*(,|/|$)|[0-9a-f:]*\])")
+_REFERENCE = r"\$\{secret:([A-Za-z_][A-Za-z0-9_.-]*)\}"
+_CUT = r":(?!\d*(,|/|$)|[0-9a-f:]*\])"
 """A colon without a port: a login whose password contains a question mark."""
 
 
@@ -31,7 +31,7 @@ def has_password(address: str) -> bool:
     (True, False)
     """
     options = [value for key, value in _options(address) if key in _SECRET_KEYS]
-    return any(_REFERENCE.sub("", value) for value in (*options, _parts(address).password))
+    return any(re.sub(_REFERENCE, "", value) for value in (*options, _parts(address).password))
 
 
 def with_secrets(address: str, find: Callable[[str], str]) -> str:
@@ -40,12 +40,12 @@ def with_secrets(address: str, find: Callable[[str], str]) -> str:
     >>> with_secrets("postgresql://rota:${secret:DB}@db/rota", {"DB": "a/b"}.__getitem__)
     'postgresql://rota:a%2Fb@db/rota'
     """
-    return _REFERENCE.sub(lambda match: quote(find(match[1]), safe=""), address)
+    return re.sub(_REFERENCE, lambda match: quote(find(match[1]), safe=""), address)
 
 
 def secrets_of(address: str) -> list[str]:
     """Return the names of the secrets that an address refers to."""
-    return _REFERENCE.findall(address)
+    return re.findall(_REFERENCE, address)
 
 
 def shown(address: str) -> str:
@@ -86,7 +86,7 @@ def _parts(address: str) -> _Parts:
     """Split an address; unescaped characters of a password stay in the password."""
     scheme, _, rest = address.partition("://")
     place, _, query = rest.partition("?")
-    if "@" not in place and _CUT.search(place):
+    if "@" not in place and re.search(_CUT, place):
         login, _, rest = rest.rpartition("@")
         place, _, query = rest.partition("?")
     else:

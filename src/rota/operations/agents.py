@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from rota.agents.adapter import Adapter
 from rota.agents.registry import AgentProbe, adapter, probe
 from rota.declare.agents import Agent, default_access, pool_of
-from rota.model.errors import FileProblems, RotaError, UnknownAgent
+from rota.model.errors import FileProblems, RotaError, UnknownAgent, nearest
 from rota.model.records import Job, Run
 from rota.model.serialize import run_json
 from rota.model.spec import AgentWork, JobSpec
@@ -25,7 +24,7 @@ from rota.operations.capacity import HoldView, hold_json, hold_views
 from rota.operations.project.load import is_trusted, load_project
 from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import asks
-from rota.operations.status.status import heartbeat
+from rota.operations.status.heartbeat import heartbeat
 from rota.runners.environment import find_secret, inherited, read_env_file
 from rota.store.driver import Database, Store
 from rota.store.tables import jobs, queue, run_queries
@@ -101,7 +100,7 @@ def look_at_agents(
     """
     agents, problem = known_agents(place, store, environ, now=now, acts=acts)
     if name is not None:
-        near = get_close_matches(name, [agent.name for agent in agents], n=1)
+        near = nearest(name, [agent.name for agent in agents])
         agents = [agent for agent in agents if agent.name == name]
         if not agents:
             raise UnknownAgent(name, near=near)

@@ -1,8 +1,7 @@
 """Budgets, usage and costs of agents as users see them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
@@ -14,18 +13,19 @@ from msgspec.structs import asdict, replace
 from rota.engine.transactions.budgets import charges, current_window
 from rota.model.budgets import Account, Window
 from rota.model.clock import iso
-from rota.model.errors import UnknownAccount
+from rota.model.errors import UnknownAccount, nearest
 from rota.model.records import Job
 from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec, Spend
 from rota.operations.jobs import find_job
 from rota.operations.project.locate import in_scope
-from rota.rules.budgets import Charge, Forecast, estimate_of, forecast, window_before
+from rota.rules.budgets import Basis, Charge, Forecast, estimate_of, forecast, say_amount, window_before
 from rota.rules.schedule.timezone import zone
 from rota.settings import Settings
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs
 from rota.store.tables.budgets import AMOUNTS, Amount, Began, Spender, Used
+from rota.text.format import day_time, from_now
 
 WAITING_SHOWN = 5
 WAITING_COUNTED = 1000
@@ -132,7 +132,7 @@ def _rests(db: Database, account: Account, window: Window, *, now: datetime) -> 
 def _history(db: Database, *, name: str, now: datetime) -> AccountHistory:
     stored = {one.account.name: one for one in budgets.accounts(db)}
     if name not in stored:
-        raise UnknownAccount(name, get_close_matches(name, stored, n=1))
+        raise UnknownAccount(name, nearest(name, stored))
     view = _view(db, stored[name], now=now)
     windows = budgets.past_windows(db, view.account, before=view.window.until, limit=WINDOWS_SHOWN)
     newest = next((filled for filled in windows if filled.window == view.window), None)
@@ -341,3 +341,38 @@ def _read_costs(db: Database, *, since: datetime, tz: str, now: datetime) -> Age
 
 def _by_cost(used: Used) -> tuple[int, int, str]:
     return -used.usd.total, -(used.tokens_in.total + used.tokens_out.total), used.name or ""
+
+
+def reopens_words(view: AccountView, *, now: datetime) -> str:
+    """Return the start of the next window, relative and in the account's zone."""
+    zone = view.account.timezone
+    return f"{from_now(view.window.until, now)}, {day_time(view.window.until, zone, now=now)} ({zone})"
+
+
+def forecast_words(view: AccountView) -> str:
+    """Return the forecast of the window and its basis."""
+    found = view.forecast
+    if found.amount is None:
+        return "too early to say"
+    amount = say_amount(found.amount, view.account.unit, noun=False)
+    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "at this rate"
+    return f"{amount} {basis}{', above the limit' * (found.amount > view.account.limit)}"
+
+
+def over_words(view: AccountView) -> str:
+    """Return the amount above the limit and the reason; empty if there is none."""
+    if not view.over:
+        return ""
+    over = say_amount(view.over, view.account.unit)
+    why = "the policy is `warn`" if view.account.policy == "warn" else "runs cost more than estimated"
+    return f"{view.account.name} is {over} above its limit: {why}"
+
+
+def other_remarks(view: AccountView) -> Iterator[str]:
+    """Yield the runs that wait for an account, and a note if the file no longer declares it."""
+    if view.waiting:
+        count = len(view.waiting)
+        more = f" and {count - WAITING_SHOWN:,}{'+' * (count == WAITING_COUNTED)} more" if count > WAITING_SHOWN else ""
+        yield f"waiting for {view.account.name}: {', '.join(view.waiting[:WAITING_SHOWN])}{more}"
+    if not view.declared:
+        yield f"{view.account.name} is no longer in the file; runs of older definitions still use it"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,7 @@ from msgspec import Struct
 
 from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.clock import iso, to_ms
-from rota.model.errors import ProviderNotHeld
+from rota.model.errors import ProviderNotHeld, nearest
 from rota.model.records import Run
 from rota.model.serialize import iso_or_none
 from rota.model.states import Status
@@ -137,7 +136,7 @@ def _release(db: Database, *, name: str, now: datetime) -> HoldView:
     of_agent = next((agent.provider for agent in agents if agent is not None and agent.agent == name), None)
     provider = name if name in held else of_agent
     if provider not in held:
-        raise ProviderNotHeld(name, get_close_matches(name, held, n=1) or sorted(held))
+        raise ProviderNotHeld(name, nearest(name, held) or sorted(held))
     queue.forget_hold(db, provider)
     activity.touch(db, what="release", now=now)
     audit.insert_event(db, "provider_released", now=now, provider=provider)

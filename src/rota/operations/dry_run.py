@@ -5,7 +5,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 
 from rota.agents.registry import adapter, version_of
 from rota.declare.registry import BUILTIN_CONDITIONS, asked_elsewhere
-from rota.declare.yaml import home_of
 from rota.engine.activity import KIND
 from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.functions import FunctionTable, InProcessFunctions
@@ -32,7 +30,7 @@ from rota.engine.transactions.pause import release_due
 from rota.engine.transactions.poll import scheduler_state
 from rota.model.agents import WorkAhead, WorkItem, WorkRequest
 from rota.model.clock import Clock
-from rota.model.errors import FolderUntrusted, JobDisabled, RotaError, SecretMissing, UnknownJob
+from rota.model.errors import FolderUntrusted, JobDisabled, RotaError, SecretMissing, UnknownJob, nearest
 from rota.model.ids import new_id
 from rota.model.records import Job
 from rota.model.spec import AgentWork, Condition, JobSpec, Kind, WorkSource, Workspace
@@ -52,7 +50,7 @@ from rota.runners.command import CommandRunner, describe, prepare, prepare_check
 from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.processes import identity, machine_boot
 from rota.runners.spawn_client import Spawner
-from rota.settings import FILE_NAME, Settings
+from rota.settings import FILE_NAME, Settings, home_of
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import activity, jobs, processes, queue, runs, work_items
 from rota.store.tables.processes import only_worker
@@ -315,7 +313,7 @@ def _subject(
         if found is not None:
             return found
     if name not in specs:
-        raise UnknownJob(name, get_close_matches(name, specs, n=1))
+        raise UnknownJob(name, nearest(name, specs))
     return _Subject(specs[name], None, {}, ManualStart(Allow()))
 
 

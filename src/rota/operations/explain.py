@@ -16,7 +16,7 @@ from rota.model.states import FINAL, Held, Status
 from rota.operations.capacity import pool_wait
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.runs import find_any, run_view
-from rota.operations.status.status import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
+from rota.operations.status.heartbeat import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
 from rota.operations.views import JobJson, job_json
 from rota.operations.workers import all_drained
 from rota.store.driver import Database, Store

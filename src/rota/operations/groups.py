@@ -1,13 +1,12 @@
 """Queries over groups: find, list, show and follow them."""
 
 from collections import Counter
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
-from rota.model.errors import InvalidValue, UnknownGroup
+from rota.model.errors import InvalidValue, UnknownGroup, nearest
 from rota.model.ids import is_id
 from rota.model.records import Group, Job, Run
 from rota.model.serialize import iso_or_none, run_json, to_shape
@@ -121,7 +120,7 @@ def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
     if job is not None:
         hint = f"start it with `rota run {name}`; `rota show {name}` shows its members and when it is due"
         return UnknownGroup(handle, "it has not started", hint=hint)
-    return UnknownGroup(handle, near=get_close_matches(name, [line.name for line in _list_groups(db)], n=1))
+    return UnknownGroup(handle, near=nearest(name, [line.name for line in _list_groups(db)]))
 
 
 def counts(view: GroupView) -> dict[str, int]:

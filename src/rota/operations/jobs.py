@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
@@ -11,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from rota.declare.plan import differences
-from rota.model.errors import InvalidValue, UnknownJob
+from rota.model.errors import InvalidValue, NotProvisional, UnknownJob, nearest
+from rota.model.proposals import ANYBODY
 from rota.model.records import Job, Run
 from rota.model.states import Status
 from rota.store.driver import Database, Store
@@ -49,13 +48,19 @@ class JobView(Struct, frozen=True):
             return "paused"
         return "running" if any(run.status is not Status.QUEUED for run in self.unfinished) else "idle"
 
+    @property
+    def failing(self) -> bool:
+        """Whether the newest run that completed or failed has failed."""
+        finished = (run.status for run in self.last if run.status in (Status.COMPLETED, Status.FAILED))
+        return next(finished, None) is Status.FAILED
+
 
 def find_job(db: Database, name: str) -> Job:
     """Return the job of this name, or raise UnknownJob with the nearest name."""
     job = jobs.job_by_name(db, name)
     if job is None:
         by_lower = {other.lower(): other for other in jobs.job_names(db)}
-        raise UnknownJob(name, [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1)])
+        raise UnknownJob(name, [by_lower[near] for near in nearest(name.lower(), by_lower)])
     return job
 
 
@@ -223,9 +228,34 @@ def versions_in(db: Database, *, name: str, below: int | None = None, limit: int
 
 def _changes(before: Version, after: Version) -> tuple[str, ...]:
     """Return the changes of a version: keys of the job, or whether it fires."""
+    from rota.declare.plan import differences
+
     changes = differences(before.spec, after.spec)
     if before.paused != after.paused:
         return (*changes, "paused" if after.paused else "resumed")
     if before.schedules != after.schedules and before.spec.enabled == after.spec.enabled:
         return (*changes, "fires from now on" if after.schedules else "fires no more")
     return tuple(changes) or ("stored again",)
+
+
+def made_jobs(db: Database, maker: str) -> list[Job]:
+    """Return the present jobs of an author; of all authors for `agent`."""
+    return [job for job in jobs.all_jobs(db) if job.retired_at is None and made_by(job, maker)]
+
+
+def made_by(job: Job, maker: str) -> bool:
+    """Return whether a job has this author; `agent` stands for all of them."""
+    return job.made is not None and (maker in (ANYBODY, job.made.by))
+
+
+def waiting(db: Database) -> Sequence[Job]:
+    """Return the jobs that wait for approval."""
+    return jobs.provisional_jobs(db)
+
+
+def proposal(db: Database, *, name: str) -> Job:
+    """Return a job that waits for approval."""
+    job = find_job(db, name)
+    if job.provisional_at is None or job.retired_at is not None:
+        raise NotProvisional(name)
+    return job

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from msgspec import Struct
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.ports import Message
 from rota.model.clock import iso
-from rota.model.errors import RotaError, UnknownDelivery, UnknownTarget
+from rota.model.errors import RotaError, UnknownDelivery, UnknownTarget, nearest
 from rota.model.ids import new_id
 from rota.model.notifications import Delivery, DeliveryResult, DeliveryStatus, Event, Target
 from rota.model.serialize import delivery_json, iso_or_none
@@ -49,7 +48,7 @@ def _targets(db: Database) -> list[TargetView]:
 def find_target(targets: Mapping[str, Target], name: str) -> Target:
     """Return a target by name, or raise UnknownTarget with the nearest name."""
     if name not in targets:
-        raise UnknownTarget(name, get_close_matches(name, targets, n=1))
+        raise UnknownTarget(name, nearest(name, targets))
     return targets[name]
 
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rota.agents.adapter import Teller
-from rota.agents.registry import adapter, names
 from rota.engine.membership.locks import read_worker
 from rota.model.clock import say_duration
 from rota.model.spec import JobSpec, Kind, OutputPolicy
@@ -19,6 +18,9 @@ from rota.runners.writer import PREFIX
 from rota.store.driver import Store
 from rota.store.tables import run_queries
 from rota.text.ansi import clean_for_terminal
+
+if TYPE_CHECKING:
+    from rota.agents.adapter import Teller
 
 FETCH_BATCH = 16
 EVENTS_READ = 50
@@ -117,7 +119,7 @@ def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
 class OutputFollower:
     """Reads the growing output of a run in complete lines."""
 
-    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Teller | None = None) -> None:
+    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: "Teller | None" = None) -> None:
         self.folder = folder
         self.tell = tell
         self.raw = raw
@@ -155,10 +157,15 @@ def follow(
     return OutputFollower(output.folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
 
 
-def teller_of(spec: JobSpec | None) -> Teller | None:
+def teller_of(spec: JobSpec | None) -> "Teller | None":
     """Return the converter of an agent's events to words; None if its output is text."""
     work = spec.work.agent if spec is not None else None
-    kind = adapter(work.adapter, work.options) if work is not None and work.adapter in names() else None
+    if work is None:
+        return None
+    from rota.agents.adapter import Teller
+    from rota.agents.registry import adapter, names
+
+    kind = adapter(work.adapter, work.options) if work.adapter in names() else None
     return Teller(kind) if kind is not None and kind.tell is not None else None
 
 

@@ -13,9 +13,8 @@ from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYou
 from rota.model.proposals import MADE, AgentPolicy, Author, Provenance
 from rota.model.records import Job
 from rota.model.spec import JobSpec
-from rota.operations.jobs import find_job
+from rota.operations.jobs import find_job, made_jobs
 from rota.operations.project.apply import FILE, cancel_waiting, change_to, create, give_pool, refuse_file
-from rota.operations.proposals import made_jobs
 from rota.rules.agents import CHECKED_FIRES, HOUR, MakerFacts, PolicyRefusal, Provisional, judge
 from rota.rules.schedule.preview import next_fires
 from rota.store.driver import Database

@@ -14,9 +14,9 @@ from rota.model.records import Run
 from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import Draw
 from rota.model.states import Held
+from rota.operations.activity import PauseJson, pause_json
 from rota.operations.direct_calls import DirectCallJson, DirectView, direct_calls, direct_json
-from rota.operations.status.status import Heartbeat, heartbeat, with_ticks
-from rota.operations.views import PauseJson, pause_json
+from rota.operations.status.heartbeat import Heartbeat, heartbeat, with_ticks
 from rota.operations.workers import all_drained
 from rota.rules.admission import Hold, holds
 from rota.store.driver import Database, Store

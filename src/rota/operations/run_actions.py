@@ -24,10 +24,10 @@ from rota.model.records import PARAMS_LIMIT, Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec, Kind
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.operations.jobs import find_job
-from rota.operations.proposals import count_start
 from rota.operations.queue import PLACES
 from rota.operations.runs import find_run, find_unfinished, show_run
-from rota.operations.status.status import carried, serves
+from rota.operations.status.heartbeat import carried, serves
+from rota.rules import agents
 from rota.rules.admission import After, Allow, Refuse, Replace, TooMany, verdict_word
 from rota.rules.outcome import ONE_ATTEMPT
 from rota.rules.prompts import option_places
@@ -36,6 +36,7 @@ from rota.runners.processes import send_signal
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.rows import write_json
 from rota.store.tables import audit, groups, jobs, queue, run_queries, runs
+from rota.store.tables.processes import CriticalSection, lock_section
 
 _OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
@@ -470,3 +471,22 @@ def write_value(value: Any) -> str:
     if isinstance(value, str) and read_value(value) == value and value == value.strip():
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+def count_start(db: Database, by: Author, *, now: datetime, force: bool = False) -> dict[str, str]:
+    """Count a start by a run, a token or a tool, and return its record; raise PolicyRefused by `agent_policy`."""
+    if by.is_agent:
+        lock_section(db, CriticalSection.MAKING)
+        refuse_start(db, by, now=now, force=force)
+        jobs.count_making(db, by.name, "run", now=now, since=now - agents.HOUR)
+    return {"maker": by.name, **({"run": by.run} if by.run else {})}
+
+
+def refuse_start(db: Database, by: Author, *, now: datetime, force: bool = False) -> None:
+    """Raise PolicyRefused if `agent_policy` does not allow this author one more run."""
+    if not by.is_agent:
+        return
+    started = jobs.made_since(db, by.name, kind="run", since=now - agents.HOUR)
+    verdict = agents.judge_start(jobs.policy(db), started=started, force=force)
+    if isinstance(verdict, agents.PolicyRefusal):
+        raise errors.PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)

@@ -1,14 +1,12 @@
-"""Queries over runs: one, many, pages and search."""
+"""Queries over runs: one, many, pages, search and stretches of equal neighbours."""
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,18 +20,17 @@ from rota.model.records import Claim, Execution, Job, Run, Worktree
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.operations.jobs import find_job, has_labels
-from rota.runners.output import folder_of, read_output
 from rota.store.driver import Database, Store
-from rota.store.tables import jobs, notifications, queue, run_queries, runs, work_items
-from rota.store.tables.processes import Worker, is_shared, worker_by_id
-from rota.store.tables.queue import runs_of
+from rota.store.tables import jobs, run_queries, runs
 from rota.store.tables.run_queries import RunSelection, Said, said
-from rota.store.tables.work_items import worktree_of_run
 from rota.text.jobs import workspace_of
+
+if TYPE_CHECKING:
+    from rota.store.tables.processes import Worker
 
 MAX_SCANNED_RUNS = 1000
 """The number of newest runs of a job to scan for a started one."""
-_NUMBER = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+_NUMBER = r"(?a)-?[0-9]{1,15}"
 
 
 class RunView(Struct, frozen=True):
@@ -52,7 +49,7 @@ class RunView(Struct, frozen=True):
     """The hold of its provider that delays it, or that it caused."""
     deliveries: tuple[Delivery, ...] = ()
     """Its notifications, the oldest first."""
-    worker: Worker | None = None
+    worker: "Worker | None" = None
     """Its worker, in a shared database."""
 
 
@@ -66,7 +63,7 @@ def find_run(db: Database, handle: str) -> Run:
     name, colon, number = handle.rpartition(":")
     if not colon:
         return _newest(db, handle, back=0)
-    if not _NUMBER.fullmatch(number):
+    if not re.fullmatch(_NUMBER, number):
         raise UnknownRun(handle)
     if number.startswith("-"):
         return _newest(db, name, back=int(number[1:]))
@@ -126,6 +123,9 @@ def show_run(store: Store, handle: str) -> RunView:
 
 def run_view(db: Database, run: Run) -> RunView:
     """Return a run with everything stored about it."""
+    from rota.store.tables import notifications, work_items
+    from rota.store.tables.processes import is_shared, worker_by_id
+
     spec = jobs.version_spec(db, run.job_id, run.version)
     sourced = spec.work.agent is not None and spec.work.agent.source is not None
     return RunView(
@@ -135,7 +135,7 @@ def run_view(db: Database, run: Run) -> RunView:
         execution=runs.execution_of_run(db, run.id),
         chain=tuple(run_queries.chain_runs(db, run.chain_id or run.id)),
         work=work_items.of_run(db, run.id) if sourced else None,
-        worktree=worktree_of_run(db, run.id) if workspace_of(run) else None,
+        worktree=work_items.worktree_of_run(db, run.id) if workspace_of(run) else None,
         hold=_hold(db, run, spec),
         deliveries=tuple(notifications.of_run(db, run.id)),
         worker=worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None,
@@ -144,6 +144,8 @@ def run_view(db: Database, run: Run) -> RunView:
 
 def _hold(db: Database, run: Run, spec: JobSpec) -> ProviderHold | None:
     """Return the hold that a run waits for or caused, if any."""
+    from rota.store.tables import queue
+
     hold = queue.hold_of(db, spec.work.agent.provider) if spec.work.agent is not None else None
     if hold is None or hold.until is None:
         return None
@@ -269,6 +271,8 @@ def search_output(
 
 
 def _search(state: Path, runs: Sequence[Run], wanted: str, *, limit: int) -> SearchResult:
+    from rota.runners.output import folder_of, read_output
+
     matches: dict[tuple[str, int], Match] = {}
     left = MAX_SEARCHED_BYTES
     for count, run in enumerate(runs, start=1):
@@ -301,6 +305,8 @@ def runs_saying(store: Store, text: str, *, limit: int, among: int, **asked: Unp
 
 
 def _saying(db: Database, wanted: str, chosen: RunSelection, *, limit: int, among: int) -> Saying:
+    from rota.store.tables.queue import runs_of
+
     run_ids: list[str] = []
     last = None
     for _ in range(0, among, SAID_BATCH):
@@ -377,6 +383,8 @@ class Query(Struct, frozen=True):
     def mark(self) -> str:
         """A digest of the query without its times, which move when they are written as `1h`."""
         fields = [self.job, self.statuses, self.reasons, self.labels, self.triggers, self.agent, self.text]
+        import hashlib
+
         return hashlib.sha256(json.dumps(fields).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
@@ -428,19 +436,23 @@ def _asked(query: Query, cursor: str | None) -> RunFilter:
 
 
 def _cursor(query: Query, last: Run | Said) -> str:
+    from base64 import urlsafe_b64encode
+
     position = f"{query.mark}|{last.number if query.job else last.id}"
-    return base64.urlsafe_b64encode(position.encode()).rstrip(b"=").decode()
+    return urlsafe_b64encode(position.encode()).rstrip(b"=").decode()
 
 
 def _position(query: Query, cursor: str | None) -> RunFilter:
     if cursor is None:
         return {}
+    from base64 import b64decode
+
     invalid = InvalidValue(
         "the cursor is not valid", hint="pass `next` of the previous page, or start without a cursor"
     )
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        mark, _, place = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition("|")
+        mark, _, place = b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition("|")
     except ValueError:
         raise invalid from None
     if mark != query.mark:
@@ -450,3 +462,114 @@ def _position(query: Query, cursor: str | None) -> RunFilter:
     if query.job or not is_id(place):
         raise invalid
     return {"before_id": place}
+
+
+ROWS_A_LINE = 40
+
+
+class Stretch(Struct, frozen=True):
+    """Consecutive runs of one job with equal outcomes."""
+
+    newest: Run
+    oldest: Run
+    runs: int
+    times: int
+    """The number of instants or starts that they represent."""
+    usd: int = 0
+    usd_told: int = 0
+    """The number of runs that report their cost."""
+    tokens: int = 0
+    tokens_told: int = 0
+
+
+class Lines(Struct, frozen=True):
+    """The newest stretches, and whether there are older ones."""
+
+    stretches: tuple[Stretch, ...]
+    more: bool
+
+
+def history_lines(store: Store, text: str | None, *, limit: int, **asked: Unpack[RunFilter]) -> Lines:
+    """Return the newest `limit` stretches, each of them complete.
+
+    With a text, only those of the newest 50,000 runs count whose summary or error contains it.
+    """
+    if text is not None:
+        saying = runs_saying(store, wanted_text(text), limit=ROWS, among=ROWS, **asked)
+        stretches = collapsed(saying.runs)
+        return Lines(tuple(stretches[:limit]), len(stretches) > limit or saying.last is not None)
+
+    def read(db: Database) -> Lines:
+        chosen = chosen_of(db, asked)
+        return Lines((), more=False) if chosen is None else _newest_lines(db, chosen, limit=limit)
+
+    return store.read(read)
+
+
+def _newest_lines(db: Database, chosen: run_queries.RunSelection, *, limit: int) -> Lines:
+    """Read the newest runs; the database adds up the rest of each job's last stretch."""
+    rows = limit * ROWS_A_LINE
+    runs = run_queries.history(db, limit=rows, **chosen)
+    stretches = collapsed(runs)
+    if len(runs) < rows:
+        return Lines(tuple(stretches[:limit]), len(stretches) > limit)
+    last = {one.newest.job_id: index for index, one in enumerate(stretches)}
+    more = len(stretches) > limit or _has_others(db, chosen, set(last))
+    for index in (index for index in last.values() if index < limit):
+        older = run_queries.alike_before(db, stretches[index].oldest, **chosen)
+        stretches[index] = _longer(db, stretches[index], older)
+        more = more or not older.complete
+    return Lines(tuple(stretches[:limit]), more)
+
+
+def _has_others(db: Database, chosen: run_queries.RunSelection, job_ids: set[str]) -> bool:
+    """Return whether the selection includes runs of other jobs."""
+    if chosen.get("job_id"):
+        return False
+    meant = chosen.get("job_ids")
+    others = [one for one in ([job.id for job in jobs.all_jobs(db)] if meant is None else meant) if one not in job_ids]
+    elsewhere: run_queries.RunSelection = {**chosen, "job_ids": others}
+    return bool(others) and bool(run_queries.history(db, limit=1, **elsewhere))
+
+
+def _longer(db: Database, stretch: Stretch, older: run_queries.Older) -> Stretch:
+    oldest = None if older.oldest is None else runs.run_by_number(db, stretch.newest.job_id, older.oldest)
+    return replace(
+        stretch,
+        oldest=oldest or stretch.oldest,
+        runs=stretch.runs + older.runs,
+        times=stretch.times + older.times,
+        usd=stretch.usd + older.usd,
+        usd_told=stretch.usd_told + older.usd_told,
+        tokens=stretch.tokens + older.tokens,
+        tokens_told=stretch.tokens_told + older.tokens_told,
+    )
+
+
+def collapsed(runs: Sequence[Run]) -> list[Stretch]:
+    """Return runs as stretches of equal neighbours, in the order of their newest runs.
+
+    Neighbours are consecutive runs of one job, regardless of other jobs.
+    """
+    stretches: list[list[Run]] = []
+    newest: dict[str, list[Run]] = {}
+    for run in runs:
+        stretch = newest.get(run.job_id)
+        if stretch is None or _alike(stretch[-1]) != _alike(run):
+            stretch = newest[run.job_id] = []
+            stretches.append(stretch)
+        stretch.append(run)
+    return [stretch_of(stretch) for stretch in stretches]
+
+
+def _alike(run: Run) -> tuple[object, ...]:
+    return run.status.shown, run.reason, len(run.denied_tools)
+
+
+def stretch_of(runs: Sequence[Run]) -> Stretch:
+    """Return runs with equal outcomes, newest first, as one stretch."""
+    costs = [run.usage["usd_millionths"] for run in runs if "usd_millionths" in run.usage]
+    both = [(run.usage.get("tokens_in"), run.usage.get("tokens_out")) for run in runs]
+    tokens = [sum(filter(None, pair)) for pair in both if pair != (None, None)]
+    times = sum(run.count or 1 for run in runs)
+    return Stretch(runs[0], runs[-1], len(runs), times, sum(costs), len(costs), sum(tokens), len(tokens))

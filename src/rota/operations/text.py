@@ -1,36 +1,26 @@
-"""Sentences about runs, definitions, history and budgets, for all faces."""
+"""Sentences about runs, definitions and history, for all faces."""
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from rota.engine.activity import PauseState
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted, say_money
 from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
 from rota.model.spec import AgentWork, JobSpec, Kind
 from rota.model.states import Reason, Status, WaitingFor
-from rota.operations.budgets import WAITING_COUNTED, WAITING_SHOWN, AccountView
-from rota.operations.jobs import JobView
-from rota.operations.runs import ROWS, RunFilter, RunView, chosen_of, runs_saying, wanted_text
-from rota.rules.budgets import Basis, say_amount, say_spend, say_usage
-from rota.rules.liveness import REASON
-from rota.rules.outcome import say_retry
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import NOTICED, coming_fires
-from rota.store.driver import Database, Store
-from rota.store.tables import jobs, run_queries
-from rota.store.tables.runs import run_by_number
 from rota.text.ansi import plain
-from rota.text.format import briefly, day_time, from_now, full_time, roughly, say_why
+from rota.text.format import briefly, day_time, full_time, roughly, say_why
 from rota.text.jobs import agent_limits, say_brief, say_draws, say_hold, say_workspace
-from rota.text.runs import say_attempt, say_work
+
+if TYPE_CHECKING:
+    from rota.engine.activity import PauseState
+    from rota.operations.jobs import JobView
+    from rota.operations.runs import RunView, Stretch
 
 TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
 MISSED = "○"
@@ -93,12 +83,12 @@ def _tick(run: Run) -> str:
     return MISSED if run.reason is Reason.MISSED else TICKS[run.status]
 
 
-def schedule_words(view: JobView, zone: str) -> str:
+def schedule_words(view: "JobView", zone: str) -> str:
     """Return a job's schedule; the zone is left out where the table's heading names it."""
     return explain_schedule(view.job.spec.schedule).replace(f" ({zone})", "")
 
 
-def next_words(view: JobView, zone: str, *, now: datetime) -> str:
+def next_words(view: "JobView", zone: str, *, now: datetime) -> str:
     """Return the next fire of a job, in the zone of the table, or why there is none."""
     job = view.job
     if view.state == "paused":
@@ -119,7 +109,7 @@ def next_words(view: JobView, zone: str, *, now: datetime) -> str:
     return words
 
 
-def _no_next(view: JobView) -> str:
+def _no_next(view: "JobView") -> str:
     schedule = view.job.spec.schedule
     if view.state not in ("running", "idle"):
         return view.state
@@ -142,14 +132,16 @@ def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: d
     return f"{end} ({plain(reason)})" if reason else end
 
 
-def everything_words(pause: PauseState, *, zone: str, now: datetime) -> str:
+def everything_words(pause: "PauseState", *, zone: str, now: datetime) -> str:
     """Return the pause of everything, with its end, its reason and the command to resume."""
+    from rota.rules.liveness import REASON
+
     told = pause_words(pause.until, pause.reason, zone=zone, now=now)
     cause = "the scheduler crashed repeatedly: find the cause in its log, then " if pause.reason == REASON else ""
     return f"everything{told}: nothing fires or starts; {cause}continue with `rota resume --all`"
 
 
-def jobs_paused_words(pauses: Sequence[PauseState], *, zone: str, now: datetime) -> str:
+def jobs_paused_words(pauses: "Sequence[PauseState]", *, zone: str, now: datetime) -> str:
     """Return the paused jobs, with ends and reasons."""
     named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
     more = f" and {len(pauses) - NAMED} more" if len(pauses) > NAMED else ""
@@ -178,6 +170,8 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
     if gates.conditions:
         yield "conditions", f"{', '.join(one.title for one in gates.conditions)}; when false: {gates.when_false}"
     if work.kind is not Kind.GROUP:
+        from rota.rules.outcome import say_retry
+
         yield "retry", say_retry(spec.retry)
     if spec.on_repeated_failure:
         most = write_duration(spec.on_repeated_failure.backoff_max)
@@ -188,6 +182,8 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
     if spec.pools:
         yield "pools", say_draws(spec.pools)
     if spec.budgets:
+        from rota.rules.budgets import say_spend
+
         yield "budget", ", ".join(say_spend(spend) for spend in spec.budgets)
     if spec.labels:
         yield "labels", plain(", ".join(spec.labels))
@@ -214,7 +210,11 @@ def work_words(spec: JobSpec) -> str:
         return f"{joint.join(listed)}  ({work.mode}, on_failure: {work.on_failure})"
     if work.agent is not None:
         return plain(_agent_words(work.agent))
-    return plain(shlex.join(work.command) if work.command else work.shell or work.function or work.url)
+    if work.command:
+        import shlex
+
+        return plain(shlex.join(work.command))
+    return plain(work.shell or work.function or work.url)
 
 
 def _agent_words(work: AgentWork) -> str:
@@ -228,7 +228,7 @@ def _agent_words(work: AgentWork) -> str:
 Pairs = Iterator[tuple[str, str]]
 
 
-def run_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
+def run_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
     """Yield the facts about a run; instants in `zone`."""
     run = view.run
 
@@ -253,9 +253,11 @@ def run_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
         yield "process", f"pid {view.execution.pid}, slot {view.execution.slot}, epoch {view.execution.epoch}"
 
 
-def _chain_pairs(view: RunView, when: Callable[[datetime | None], str]) -> Pairs:
+def _chain_pairs(view: "RunView", when: Callable[[datetime | None], str]) -> Pairs:
     run, chain = view.run, view.chain
     if run.attempt > 1 or len(chain) > 1:
+        from rota.text.runs import say_attempt
+
         first, *retries = [one.handle for one in chain]
         handles = [first, *(handle.removeprefix(run.job) for handle in retries)]
         yield "attempt", say_attempt(run, view.spec).removeprefix("attempt ")
@@ -265,8 +267,11 @@ def _chain_pairs(view: RunView, when: Callable[[datetime | None], str]) -> Pairs
         yield "next try", when(pending.not_before)
 
 
-def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
+def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
     """Yield the outcome of a run: hold, work, duration, error, usage, denied tools and workspace."""
+    from rota.rules.budgets import say_usage
+    from rota.text.runs import say_work
+
     run = view.run
     if view.hold is not None:
         yield "held", say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now)
@@ -295,7 +300,7 @@ def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
 
 
-def told_pairs(view: RunView) -> Pairs:
+def told_pairs(view: "RunView") -> Pairs:
     """Yield the notifications of a run with their status."""
     for one in view.deliveries:
         tries = f", {counted(one.attempts, 'attempt')}" if one.attempts > 1 else ""
@@ -303,132 +308,21 @@ def told_pairs(view: RunView) -> Pairs:
         yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
 
 
-ROWS_A_LINE = 40
-
-
-class Stretch(Struct, frozen=True):
-    """Consecutive runs of one job with equal outcomes."""
-
-    newest: Run
-    oldest: Run
-    runs: int
-    times: int
-    """The number of instants or starts that they represent."""
-    usd: int = 0
-    usd_told: int = 0
-    """The number of runs that report their cost."""
-    tokens: int = 0
-    tokens_told: int = 0
-
-
-class Lines(Struct, frozen=True):
-    """The newest stretches, and whether there are older ones."""
-
-    stretches: tuple[Stretch, ...]
-    more: bool
-
-
-def history_lines(store: Store, text: str | None, *, limit: int, **asked: Unpack[RunFilter]) -> Lines:
-    """Return the newest `limit` stretches, each of them complete.
-
-    With a text, only those of the newest 50,000 runs count whose summary or error contains it.
-    """
-    if text is not None:
-        saying = runs_saying(store, wanted_text(text), limit=ROWS, among=ROWS, **asked)
-        stretches = collapsed(saying.runs)
-        return Lines(tuple(stretches[:limit]), len(stretches) > limit or saying.last is not None)
-
-    def read(db: Database) -> Lines:
-        chosen = chosen_of(db, asked)
-        return Lines((), more=False) if chosen is None else _lines(db, chosen, limit=limit)
-
-    return store.read(read)
-
-
-def _lines(db: Database, chosen: run_queries.RunSelection, *, limit: int) -> Lines:
-    """Read the newest runs; the database adds up the rest of each job's last stretch."""
-    rows = limit * ROWS_A_LINE
-    runs = run_queries.history(db, limit=rows, **chosen)
-    stretches = collapsed(runs)
-    if len(runs) < rows:
-        return Lines(tuple(stretches[:limit]), len(stretches) > limit)
-    last = {one.newest.job_id: index for index, one in enumerate(stretches)}
-    more = len(stretches) > limit or _has_others(db, chosen, set(last))
-    for index in (index for index in last.values() if index < limit):
-        older = run_queries.alike_before(db, stretches[index].oldest, **chosen)
-        stretches[index] = _longer(db, stretches[index], older)
-        more = more or not older.complete
-    return Lines(tuple(stretches[:limit]), more)
-
-
-def _has_others(db: Database, chosen: run_queries.RunSelection, job_ids: set[str]) -> bool:
-    """Return whether the selection includes runs of other jobs."""
-    if chosen.get("job_id"):
-        return False
-    meant = chosen.get("job_ids")
-    others = [one for one in ([job.id for job in jobs.all_jobs(db)] if meant is None else meant) if one not in job_ids]
-    elsewhere: run_queries.RunSelection = {**chosen, "job_ids": others}
-    return bool(others) and bool(run_queries.history(db, limit=1, **elsewhere))
-
-
-def _longer(db: Database, stretch: Stretch, older: run_queries.Older) -> Stretch:
-    oldest = None if older.oldest is None else run_by_number(db, stretch.newest.job_id, older.oldest)
-    return replace(
-        stretch,
-        oldest=oldest or stretch.oldest,
-        runs=stretch.runs + older.runs,
-        times=stretch.times + older.times,
-        usd=stretch.usd + older.usd,
-        usd_told=stretch.usd_told + older.usd_told,
-        tokens=stretch.tokens + older.tokens,
-        tokens_told=stretch.tokens_told + older.tokens_told,
-    )
-
-
-def collapsed(runs: Sequence[Run]) -> list[Stretch]:
-    """Return runs as stretches of equal neighbours, in the order of their newest runs.
-
-    Neighbours are consecutive runs of one job, regardless of other jobs.
-    """
-    stretches: list[list[Run]] = []
-    newest: dict[str, list[Run]] = {}
-    for run in runs:
-        stretch = newest.get(run.job_id)
-        if stretch is None or _alike(stretch[-1]) != _alike(run):
-            stretch = newest[run.job_id] = []
-            stretches.append(stretch)
-        stretch.append(run)
-    return [stretch_of(stretch) for stretch in stretches]
-
-
-def _alike(run: Run) -> tuple[object, ...]:
-    return run.status.shown, run.reason, len(run.denied_tools)
-
-
-def stretch_of(runs: Sequence[Run]) -> Stretch:
-    """Return runs with equal outcomes, newest first, as one stretch."""
-    costs = [run.usage["usd_millionths"] for run in runs if "usd_millionths" in run.usage]
-    both = [(run.usage.get("tokens_in"), run.usage.get("tokens_out")) for run in runs]
-    tokens = [sum(filter(None, pair)) for pair in both if pair != (None, None)]
-    times = sum(run.count or 1 for run in runs)
-    return Stretch(runs[0], runs[-1], len(runs), times, sum(costs), len(costs), sum(tokens), len(tokens))
-
-
-def cost_words(stretch: Stretch) -> str:
+def cost_words(stretch: "Stretch") -> str:
     """Return the cost of a stretch; with `≥` if some runs report none, empty if all do."""
     return _amount(say_money(stretch.usd), stretch.usd_told, stretch)
 
 
-def token_words(stretch: Stretch) -> str:
+def token_words(stretch: "Stretch") -> str:
     """Return the tokens of a stretch, input and output together."""
     return _amount(f"{stretch.tokens:,}", stretch.tokens_told, stretch)
 
 
-def _amount(words: str, told: int, stretch: Stretch) -> str:
+def _amount(words: str, told: int, stretch: "Stretch") -> str:
     return f"{'≥ ' if told < stretch.runs else ''}{words}" if told else ""
 
 
-def started_words(stretch: Stretch, zone: str, *, now: datetime) -> str:
+def started_words(stretch: "Stretch", zone: str, *, now: datetime) -> str:
     """Return the start of a stretch and of its newest run; for runs that never started, their due time."""
     newest, oldest = (run.started_at or run.nominal for run in (stretch.newest, stretch.oldest))
     near = newest - oldest < timedelta(hours=1)
@@ -452,38 +346,3 @@ def why_words(run: Run, zone: str, *, now: datetime) -> str:
     if "made_up" in run.decisions:
         parts.append(f"{say_duration(timedelta(milliseconds=run.decisions.get('late_ms', 0)))} late")
     return " · ".join(part for part in parts if part)
-
-
-def reopens_words(view: AccountView, *, now: datetime) -> str:
-    """Return the start of the next window, relative and in the account's zone."""
-    zone = view.account.timezone
-    return f"{from_now(view.window.until, now)}, {day_time(view.window.until, zone, now=now)} ({zone})"
-
-
-def forecast_words(view: AccountView) -> str:
-    """Return the forecast of the window and its basis."""
-    found = view.forecast
-    if found.amount is None:
-        return "too early to say"
-    amount = say_amount(found.amount, view.account.unit, noun=False)
-    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "at this rate"
-    return f"{amount} {basis}{', above the limit' * (found.amount > view.account.limit)}"
-
-
-def over_words(view: AccountView) -> str:
-    """Return the amount above the limit and the reason; empty if there is none."""
-    if not view.over:
-        return ""
-    over = say_amount(view.over, view.account.unit)
-    why = "the policy is `warn`" if view.account.policy == "warn" else "runs cost more than estimated"
-    return f"{view.account.name} is {over} above its limit: {why}"
-
-
-def other_remarks(view: AccountView) -> Iterator[str]:
-    """Yield the runs that wait for an account, and a note if the file no longer declares it."""
-    if view.waiting:
-        count = len(view.waiting)
-        more = f" and {count - WAITING_SHOWN:,}{'+' * (count == WAITING_COUNTED)} more" if count > WAITING_SHOWN else ""
-        yield f"waiting for {view.account.name}: {', '.join(view.waiting[:WAITING_SHOWN])}{more}"
-    if not view.declared:
-        yield f"{view.account.name} is no longer in the file; runs of older definitions still use it"

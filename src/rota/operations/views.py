@@ -1,33 +1,21 @@
 """The JSON views of jobs and runs."""
 
 import os
-from datetime import datetime
 from typing import Any, TypedDict
 
-from msgspec import Struct
-
-from rota.engine.activity import PauseState, everything_paused, paused_jobs
 from rota.model.clock import iso
 from rota.model.records import Claim, Job
 from rota.model.serialize import DeliveryJson, RunJson, delivery_json, encode, iso_or_none, run_json, to_shape
 from rota.model.states import Held, Status
+from rota.operations.activity import PauseJson, pause_json
 from rota.operations.groups import GroupJson, GroupView, group_json
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import coming_fires
-from rota.store.driver import Database, Store
 from rota.store.tables.jobs import digest_of
 from rota.text.jobs import workspace_of
 from rota.text.runs import attempts_of
-
-
-class PauseJson(TypedDict):
-    """A pause."""
-
-    since: str
-    until: str | None
-    reason: str
 
 
 class FireJson(TypedDict):
@@ -172,17 +160,6 @@ def made_json(job: Job) -> ProvenanceJson | None:
     return None if job.made is None else to_shape(ProvenanceJson, job.made)
 
 
-def pause_json(since: datetime | None, until: datetime | None, *, reason: str | None) -> PauseJson | None:
-    """Return a pause as JSON, None for none."""
-    return None if since is None else {"since": iso(since), "until": iso_or_none(until), "reason": reason or ""}
-
-
-def is_failing(view: JobView) -> bool:
-    """Return whether the newest finished run of a job failed."""
-    finished = [run for run in view.last if run.status in (Status.COMPLETED, Status.FAILED)]
-    return bool(finished) and finished[0].status is Status.FAILED
-
-
 def whole_run_json(view: RunView, group: GroupView | None) -> WholeRunJson:
     """Return a run with everything that is stored about it, and its group."""
     run = view.run
@@ -246,20 +223,3 @@ def provisional_json(job: Job) -> dict[str, Any]:
         "budgets": [spend.account for spend in job.spec.budgets],
         "schedule": explain_schedule(job.spec.schedule),
     }
-
-
-class Pauses(Struct, frozen=True):
-    """The pauses in effect: of everything, and of each job."""
-
-    everything: PauseState | None
-    jobs: tuple[PauseState, ...]
-
-
-def pauses(store: Store) -> Pauses:
-    """Return the pauses in effect."""
-    return store.read(pauses_in)
-
-
-def pauses_in(db: Database) -> Pauses:
-    """Return the pauses in effect, inside a transaction."""
-    return Pauses(everything_paused(db), tuple(paused_jobs(db)))

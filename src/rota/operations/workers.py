@@ -1,7 +1,7 @@
 """Workers and processes on other machines."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -11,14 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 from rota.engine.membership.locks import Life, life_here
-from rota.model.amounts import counted
 from rota.model.clock import from_ms, iso, to_ms
 from rota.model.errors import InvalidValue, UnknownWorker
 from rota.model.ids import new_id
 from rota.model.serialize import iso_or_none
 from rota.model.spec import Draw
-from rota.operations.status.attention import Attention
-from rota.rules.liveness import say_skew
 from rota.rules.queue_order import NAME, PoolFilter, takes_json
 from rota.store.driver import Database, Store
 from rota.store.tables import processes, runs
@@ -106,28 +103,6 @@ def slots_of_all(found: Sequence[WorkerState]) -> tuple[int, int]:
     """Return the numbers of slots and of taken slots of the live workers."""
     there = [one for one in found if one.claims]
     return sum(one.slots or 0 for one in there), sum(one.taken for one in there)
-
-
-def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
-    """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
-    if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
-        what = "no machine serves: due jobs do not fire"
-        yield Attention("workers", what, "rota serve", kind="workers", sign=what)
-    if drained := all_drained(found):
-        what = f"all running workers are drained ({', '.join(drained)}): no run is claimed"
-        yield Attention("workers", what, f"rota workers resume {drained[0]}", kind="workers", sign=what)
-    for one in found:
-        name, left = one.worker.called, counted(one.taken, "run")
-        if one.presence is Presence.GONE and one.taken:
-            what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
-            command = "rota serve" if one.here else f"rota workers forget {name}"
-            yield Attention(name, what, command, kind="worker", sign=what)
-        if one.skew is not None:
-            what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
-            yield Attention(name, what, "rota workers", kind="clock", sign=name)
-        if one.crashes:
-            what = f"was drained because it crashed {one.crashes} times in a row: find the cause"
-            yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)
 
 
 def all_drained(found: Sequence[WorkerState]) -> list[str]:

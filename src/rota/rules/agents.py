@@ -412,8 +412,8 @@ def forgets(stored: ProviderHold, *, began_at: datetime) -> bool:
 
 BRANCHES = "rota/"
 NAME_LIMIT = 150
-_UNSAFE = re.compile(r"[^A-Za-z0-9._/-]+|\.\.+|@\{|//+")
-_EDGES = re.compile(r"^[.-]+|\.+$|\.lock$")
+_UNSAFE = r"[^A-Za-z0-9._/-]+|\.\.+|@\{|//+"
+_EDGES = r"^[.-]+|\.+$|\.lock$"
 
 COMMITS = "it has commits"
 CHANGES = "it has uncommitted changes"
@@ -426,7 +426,7 @@ def branch_name(job: str, number: int, *, taken: Collection[str] = ()) -> str:
     >>> branch_name("fix-issues", 9), branch_name("api/fix issues", 9, taken={"rota/api/fix-issues-9"})
     ('rota/fix-issues-9', 'rota/api/fix-issues-9-2')
     """
-    parts = [_EDGES.sub("-", part) for part in _UNSAFE.sub("-", job).strip("/")[:NAME_LIMIT].split("/")]
+    parts = [re.sub(_EDGES, "-", part) for part in re.sub(_UNSAFE, "-", job).strip("/")[:NAME_LIMIT].split("/")]
     name = f"{BRANCHES}{'/'.join(part or '-' for part in parts)}-{number or 'direct'}"
     # Git cannot hold `rota/a-1` beside `rota/a-1/b`.
     return next(

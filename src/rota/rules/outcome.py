@@ -1,6 +1,5 @@
 """Consequences of an outcome: status and reason, retry, recovery after a crash."""
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -133,6 +132,8 @@ def _jitter(jitter: Jitter | None, wait: timedelta, *, room: timedelta, run_id: 
     choices = min(up_to, room) // MILLISECOND
     if choices <= 0:
         return NO_WAIT
+    import hashlib
+
     digest = hashlib.sha256(run_id.encode()).digest()
     return int.from_bytes(digest[:8], "big") % choices * MILLISECOND
 

@@ -18,10 +18,10 @@ from rota.http.server import Flags
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError, StoreNotShared
+from rota.operations.activity import Pauses, pauses
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.status.attention import MOVED, moved_to
 from rota.operations.status.feed import QueueWatch, ended_with
-from rota.operations.views import Pauses, pauses
 from rota.operations.workers import SHARED_HINT
 from rota.serve.file_watch import ServedFile
 from rota.serve.host import ProcessObserver, ServingHost

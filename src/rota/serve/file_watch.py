@@ -11,17 +11,15 @@ from msgspec.structs import replace
 from rota import faults
 from rota.declare.plan import Plan
 from rota.declare.project import Declared
-from rota.declare.yaml import Stamp, home_of, stamp_of
 from rota.engine.functions import FunctionTable
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import FileProblems, ProjectServed, RotaError, StateError
 from rota.operations.project.apply import apply_in, held_change, read_files
-from rota.operations.project.includes import FilesTogether, remember_host
 from rota.operations.project.load import Loaded, load_project, refuse_served
-from rota.operations.project.locate import ProjectPaths
+from rota.operations.project.locate import FilesTogether, ProjectPaths, remember_host
 from rota.serve.host import ProcessObserver
-from rota.settings import FILE_NAME, Settings
+from rota.settings import FILE_NAME, Settings, Stamp, home_of, stamp_of
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, jobs
 

@@ -16,11 +16,11 @@ from msgspec.structs import asdict
 
 from rota import faults
 from rota.declare.plan import Plan
-from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
 from rota.engine.loops.leases import Leases, kept_lease
-from rota.engine.loops.loop import Loop
+from rota.engine.loops.loop import Loop, make_alarm
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.loops.work_sources import ThreadedSources
 from rota.engine.membership import shutdown

@@ -1,6 +1,5 @@
 """The protocol of a database, its writer thread, the invariants that it reports, and rolled-back trials."""
 
-import asyncio
 import contextlib
 import json
 import threading
@@ -8,11 +7,14 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from rota.model.errors import InvariantRefused
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -184,7 +186,9 @@ class Writer:
 
     def submit(self, operation: Operation[T], options: WriteOptions = PLAIN) -> "asyncio.Future[T]":
         """Queue an operation; the future of the calling loop ends after the commit."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        from asyncio import get_running_loop
+
+        future: asyncio.Future[T] = get_running_loop().create_future()
         self._submitted.put(Submitted(operation, future, options))
         return future
 

@@ -1,7 +1,6 @@
 """Migrations and checks of the schema."""
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -198,6 +197,8 @@ def check_applied(applied: dict[int, str], wanted: list[tuple[int, str, str]], p
 
 def digest(script: str) -> str:
     """Return the stored checksum of a migration."""
+    import hashlib
+
     return hashlib.sha256(script.encode()).hexdigest()
 
 
@@ -207,7 +208,7 @@ Schema = dict[tuple[str, str], str]
 MADE_KEY = "schema"
 SERVER = "server"
 """The type of the row with the server's version; the other rows depend on it."""
-_MAKING = re.compile(r"^CREATE (TABLE|FUNCTION) (\w+)", re.MULTILINE)
+_MAKING = r"(?m)^CREATE (TABLE|FUNCTION) (\w+)"
 
 
 def require_schema(db: Database) -> None:
@@ -256,7 +257,7 @@ def _is_ours(kind: str, name: str) -> bool:
 @cache
 def _made() -> frozenset[tuple[str, str]]:
     scripts = [script for _, _, script in load_migrations("postgres")]
-    made = ((kind.lower(), name) for script in scripts for kind, name in _MAKING.findall(script))
+    made = ((kind.lower(), name) for script in scripts for kind, name in re.findall(_MAKING, script))
     return frozenset({*made, ("table", "migration")})
 
 

@@ -4,27 +4,26 @@ Shared statements are in `sql/`, the others in `sql/sqlite/` and `sql/postgres/`
 used only on PostgreSQL, in a transaction that writes.
 """
 
+import os
 import re
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
-SUFFIX = ".sql"
-HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-LOCK = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+FOLDER = Path(__file__).parent / "sql"
+HEADER = "-- name: "
+LOCK = r"(?s)\{\{(.+?)\}\}"
 
 
 @cache
 def load_queries(backend: str, *, writing: bool = False) -> dict[str, str]:
     """Return name -> statement of all queries of `backend`; those of a `writing` one on PostgreSQL lock rows."""
     lock = r"\1" if writing and backend == "postgres" else ""
-    folders = (_folder(), _folder() / backend)
-    return {
-        name: LOCK.sub(lock, text)
-        for folder in folders
-        for file in _files(folder)
-        for name, text in split_queries(file.read_text("utf-8")).items()
-    }
+    queries: dict[str, str] = {}
+    for folder in (FOLDER, FOLDER / backend):
+        for file in _files(folder):
+            text = file.read_bytes().decode()
+            queries |= split_queries(re.sub(LOCK, lock, text) if "{{" in text else text)
+    return queries
 
 
 def split_queries(text: str) -> dict[str, str]:
@@ -33,23 +32,17 @@ def split_queries(text: str) -> dict[str, str]:
     >>> split_queries("-- name: one\nSELECT 1\n\n-- name: two\nSELECT 2\n")
     {'one': 'SELECT 1\n', 'two': 'SELECT 2\n'}
     """
-    _, *parts = HEADER.split(text)
-    return {name: f"{statement.strip()}\n" for name, statement in zip(parts[::2], parts[1::2], strict=True)}
+    _, *parts = f"\n{text}".split(f"\n{HEADER}")
+    statements = (part.partition("\n") for part in parts)
+    return {name: f"{statement.strip()}\n" for name, _, statement in statements}
 
 
 @cache
 def load_migrations(backend: str) -> list[tuple[int, str, str]]:
     """Return (number, name, script) of all migrations of `backend`, in order."""
-    migrations = []
-    for file in _files(_folder() / backend / "migrations"):
-        number, _, name = file.name.removesuffix(SUFFIX).partition("_")
-        migrations.append((int(number), name, file.read_text("utf-8")))
-    return sorted(migrations)
+    parts = ((file, file.stem.partition("_")) for file in _files(FOLDER / backend / "migrations"))
+    return sorted((int(number), name, file.read_bytes().decode()) for file, (number, _, name) in parts)
 
 
-def _folder() -> Traversable:
-    return resources.files("rota.store") / "sql"
-
-
-def _files(folder: Traversable) -> list[Traversable]:
-    return [file for file in folder.iterdir() if file.name.endswith(SUFFIX)]
+def _files(folder: Path) -> list[Path]:
+    return [folder / name for name in os.listdir(folder) if name.endswith(".sql")]

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache
 from types import NoneType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.proposals import Provenance
 from rota.model.records import Execution, Job, Run
-from rota.model.serialize import decode, encode, is_record
+from rota.model.serialize import decode, encode, is_record, types_of
 from rota.model.spec import JobSpec
 from rota.store.driver import Database, Row
 
@@ -103,7 +103,7 @@ def columns_of(record: Any) -> dict[str, Any]:
 
 @cache
 def _readers(kind: type) -> list[tuple[str, Converter | None]]:
-    return [(name, _reader(hint)) for name, hint in get_type_hints(kind).items()]
+    return [(name, _reader(hint)) for name, hint in types_of(kind).items()]
 
 
 @cache
@@ -113,7 +113,7 @@ def _readers_by_index(kind: type, columns: int) -> list[tuple[int, Converter]]:
 
 @cache
 def _writers(kind: type) -> list[tuple[str, Converter | None]]:
-    hints = ((name, _required(hint)) for name, hint in get_type_hints(kind).items())
+    hints = ((name, _required(hint)) for name, hint in types_of(kind).items())
     return [(name, _WRITERS.get(get_origin(hint) or hint)) for name, hint in hints if not is_record(hint)]
 
 

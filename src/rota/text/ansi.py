@@ -9,19 +9,19 @@ from msgspec.structs import replace
 COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 BRIGHT = 8
 CUBE, GREYS = 16, 232
-_SEQUENCES = re.compile(
+_SEQUENCES = (
     r"\x1b\[(?P<style>[0-9;]*)m"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # any other control sequence
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and other strings
     r"|\x1b[ -/]*[0-~]?"
 )
-_ESCAPES = re.compile(
+_ESCAPES = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_OWN_STYLES = re.compile(r"(\x1b\[(?:[0-2]|(?:[12];)?3[1-6])m)")
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+_OWN_STYLES = r"(\x1b\[(?:[0-2]|(?:[12];)?3[1-6])m)"
 
 
 class Style(Struct, frozen=True):
@@ -58,8 +58,14 @@ def clean_for_terminal(text: str) -> str:
     >>> clean_for_terminal("\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07done\\r\\n")
     'red done\\n'
     """
+    if _is_clean(text):
+        return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+    return re.sub(_CONTROLS, "", re.sub(_ESCAPES, "", text))
+
+
+def _is_clean(text: str) -> bool:
+    return text.replace("\n", "").isprintable()
 
 
 def plain(text: str | None) -> str:
@@ -73,9 +79,9 @@ def clean_except_styles(text: str) -> str:
     >>> clean_except_styles("\\x1b[31mFAILED\\x1b[0m \\x1b[8m\\x1b[2Jhidden")
     '\\x1b[31mFAILED\\x1b[0m hidden'
     """
-    if text.isascii() and text.isprintable():
+    if _is_clean(text):
         return text
-    pieces = _OWN_STYLES.split(text)
+    pieces = re.split(_OWN_STYLES, text)
     return "".join(piece if index % 2 else clean_for_terminal(piece) for index, piece in enumerate(pieces))
 
 
@@ -85,7 +91,7 @@ def escape_controls(text: str) -> str:
     >>> escape_controls('"\\x9b2J"')
     '"\\\\u009b2J"'
     """
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_CONTROLS, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def styled_lines(lines: Iterable[str]) -> Iterator[tuple[StyledSpan, ...]]:
@@ -103,7 +109,7 @@ def styled_lines(lines: Iterable[str]) -> Iterator[tuple[StyledSpan, ...]]:
 def _spans(line: str, style: Style) -> tuple[list[StyledSpan], Style]:
     spans: list[StyledSpan] = []
     begin = 0
-    for match in _SEQUENCES.finditer(line):
+    for match in re.finditer(_SEQUENCES, line):
         _add(spans, line[begin : match.start()], style)
         begin = match.end()
         if match["style"] is not None:
@@ -113,7 +119,7 @@ def _spans(line: str, style: Style) -> tuple[list[StyledSpan], Style]:
 
 
 def _add(spans: list[StyledSpan], text: str, style: Style) -> None:
-    shown = _CONTROLS.sub("", text)
+    shown = re.sub(_CONTROLS, "", text)
     if not shown:
         return
     if spans and spans[-1].classes == style.classes:

@@ -147,7 +147,7 @@ def read_coming(text: str, tz: str, *, now: datetime) -> datetime:
 
 ROTA_REASONS = frozenset({Reason.OVERLAP, Reason.BACKING_OFF, Reason.QUIET_HOURS, Reason.POLL_FAILED})
 """Reasons whose errors rota writes itself; errors of a command or a server stay unchanged."""
-_INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?!\w)")
+_INSTANT = r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?!\w)"
 
 
 def say_why(run: Run, tz: str, *, now: datetime) -> str | None:
@@ -162,4 +162,4 @@ def in_zone(text: str, tz: str, *, now: datetime) -> str:
     >>> in_zone("held back until 2026-11-15T20:00:00Z", "Europe/Madrid", now=now)
     'held back until Sun 15 Nov 21:00'
     """
-    return _INSTANT.sub(lambda match: full_time(datetime.fromisoformat(match[0]), tz, now=now), text, count=1)
+    return re.sub(_INSTANT, lambda match: full_time(datetime.fromisoformat(match[0]), tz, now=now), text, count=1)

@@ -1,17 +1,18 @@
 """Sentences about proposals, pools, provider limits, prompts and agents of a job."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.model.agents import Access, provider_of
 from rota.model.amounts import counted, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
 from rota.model.spec import AfterStep, AgentWork, Carry, Draw, JobSpec, Kind, SessionMode, Workspace
-from rota.rules.queue_order import Pool, Shortage, room_of
 from rota.text.format import day_time, full_time
+
+if TYPE_CHECKING:
+    from rota.rules.queue_order import Pool, Shortage
 
 
 def say_made(job: Job, *, now: datetime) -> str | None:
@@ -45,10 +46,12 @@ def say_draws(draws: Sequence[Draw]) -> str:
     return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} × {draw.cost}" for draw in draws)
 
 
-def say_room(draws: Sequence[Draw], pools: Sequence[Pool], *, zone: str, now: datetime) -> str:
+def say_room(draws: Sequence[Draw], pools: "Sequence[Pool]", *, zone: str, now: datetime) -> str:
     """Return the usage of the pools of a run, and whether there is room; the pool of a provider has no limit."""
     named = {pool.name: pool for pool in pools}
     shown = [named[draw.pool] for draw in draws if draw.pool in named and provider_of(draw.pool) is None]
+    from rota.rules.queue_order import room_of
+
     room = room_of(pools)
     closed, lacking = room.closes(draws), room.lacks(draws)
     end = "room" if lacking is None else f"waits for {lacking}"
@@ -56,7 +59,7 @@ def say_room(draws: Sequence[Draw], pools: Sequence[Pool], *, zone: str, now: da
     return f"{', '.join(f'{pool.name} {pool.used:,} of {pool.capacity:,}' for pool in shown)} → {end}"
 
 
-def say_shortage(shortage: Shortage, *, holders: Sequence[str] = (), behind: str | None = None) -> str:
+def say_shortage(shortage: "Shortage", *, holders: Sequence[str] = (), behind: str | None = None) -> str:
     """Return the pool that a run waits for, and the reason."""
     pool, needs = shortage.pool, f", and it needs {shortage.cost:,}" if shortage.cost > 1 else ""
     if pool.capacity < shortage.cost:
@@ -121,6 +124,8 @@ def say_after(after: AfterStep) -> str:
     >>> say_after(AfterStep(command=("gh", "pr", "create")))
     'gh pr create, in its workspace'
     """
+    import shlex
+
     where = "its workspace" if after.cwd.value == "workspace" else "the project"
     return f"{shlex.join(after.command) or after.shell}, in {where}"
 

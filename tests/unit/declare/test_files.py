@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.problems import PROBLEM_CODES
-from rota.declare.yaml import compose, find_project, load, parse, plain_value, read_simple
+from rota.declare.yaml import compose, load, parse, plain_value, read_simple
 from rota.model.errors import FileProblems, ProjectMissing, write_path
+from rota.settings import find_project
 
 REFUSED = {
     "a list at the top": (

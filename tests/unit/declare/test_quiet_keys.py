@@ -7,9 +7,9 @@ import pytest
 
 from rota.declare.export import Top, export_text
 from rota.declare.project import Declared, read_project
-from rota.declare.yaml import Stamp
 from rota.model.errors import FileProblems
 from rota.model.spec import JobSpec, QuietHours, QuietPolicy
+from rota.settings import Stamp
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TOP = "timezone: Europe/Madrid\n"

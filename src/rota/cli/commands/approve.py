@@ -47,8 +47,7 @@ def approve_command(invocation: Invocation, *, job: str | None, yes: bool, dry_r
 
 
 def _list(invocation: Invocation, store: "Store") -> None:
-    from rota.operations.jobs import project_timezone
-    from rota.operations.proposals import waiting
+    from rota.operations.jobs import project_timezone, waiting
     from rota.operations.views import provisional_json
 
     found = [job for job in store.read(waiting) if invocation.covers(job.name)]
@@ -67,8 +66,8 @@ def _list(invocation: Invocation, store: "Store") -> None:
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
     from rota.engine.membership.control import wake
+    from rota.operations.jobs import proposal
     from rota.operations.proposal_actions import approve
-    from rota.operations.proposals import proposal
     from rota.store.tables.jobs import digest_of
 
     now = invocation.now()

@@ -154,7 +154,7 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
     """Wait a moment for a running run to end; without a scheduler signal its keeper."""
     from rota.operations.run_actions import stop_keeper
     from rota.operations.runs import show_run
-    from rota.operations.status.status import carried, serves
+    from rota.operations.status.heartbeat import carried, serves
 
     if not serves(place.state) and not carried(store, place.state, done.run):
         if stop_keeper(store, done.run):
@@ -202,7 +202,7 @@ def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
     from rota.engine.membership.control import wake
     from rota.operations.run_actions import stop_keeper
     from rota.operations.runs import show_run
-    from rota.operations.status.status import serves
+    from rota.operations.status.heartbeat import serves
 
     wake(place.state)
     if not serves(place.state):
@@ -297,7 +297,7 @@ def _retry(
 
 def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> int:
     from rota.operations.runs import show_run
-    from rota.operations.status.status import attended
+    from rota.operations.status.heartbeat import attended
 
     assert retried.born is not None
     tell_pause(invocation, store, "the run")
@@ -310,7 +310,7 @@ def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retri
 def _print_retried(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> dict[str, Any]:
     """Print one retry; return it as JSON."""
     from rota.operations.runs import show_run
-    from rota.operations.status.status import attended
+    from rota.operations.status.heartbeat import attended
 
     run, born = retried.run, retried.born
     first = f" (the first of {run.count or 'more than 10,000'} instants)" if run.covers_to else ""

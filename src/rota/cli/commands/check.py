@@ -172,7 +172,7 @@ def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) ->
 
 def _remember(invocation: Invocation, declared: "Declared") -> None:
     """Record this project for commands inside included projects; a failure is only printed."""
-    from rota.operations.project.includes import remember_host
+    from rota.operations.project.locate import remember_host
 
     try:
         remember_host(declared.settings.folder, invocation.environ, includes=bool(declared.projects))

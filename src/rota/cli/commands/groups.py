@@ -66,7 +66,7 @@ def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
     from rota.operations.group_actions import cancel as cancel_group
     from rota.operations.groups import running_members
     from rota.operations.run_actions import stop_keeper
-    from rota.operations.status.status import serves
+    from rota.operations.status.heartbeat import serves
 
     with invocation.store() as (place, store):
         view = cancel_group(store, group, now=invocation.now(), dry_run=dry_run)

@@ -20,8 +20,7 @@ from rota.text.format import read_instant
 if TYPE_CHECKING:
     from rota.model.spec import JobSpec
     from rota.operations.project.locate import ProjectPaths
-    from rota.operations.runs import SearchResult
-    from rota.operations.text import Stretch
+    from rota.operations.runs import SearchResult, Stretch
     from rota.store.driver import Store
 
 
@@ -66,8 +65,7 @@ def history_command(
 ) -> None:
     """Show runs, newest first. Equal adjacent runs of a job share a line, `disk-check ×288`; not with --json."""
     from rota.operations.jobs import project_timezone
-    from rota.operations.runs import RunFilter, history_with
-    from rota.operations.text import Lines, history_lines, stretch_of
+    from rota.operations.runs import Lines, RunFilter, history_lines, history_with, stretch_of
 
     now = invocation.now()
     with invocation.store() as (_, store):
@@ -242,7 +240,7 @@ def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name
     from rota.operations.direct_calls import direct_spec, direct_view
     from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run
-    from rota.operations.status.status import attended, serves
+    from rota.operations.status.heartbeat import attended, serves
 
     called = direct_view(store, name) if is_id(name) else None
     first = show_run(store, name) if called is None else None

@@ -1,6 +1,7 @@
 """`rota list`, `show` and `explain`."""
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, Pairs, colour_of, coloured, print_pairs, print_table
+from rota.cli.overview import terminal_width
 from rota.model.amounts import counted, say_money
 from rota.model.ids import is_id
 from rota.model.records import Run
@@ -37,15 +39,15 @@ if TYPE_CHECKING:
 @click.pass_obj
 def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
     """List jobs: schedule, recent results, next fire."""
-    from rota.operations.jobs import list_jobs, project_timezone
-    from rota.operations.proposals import made_by
+    from rota.operations.jobs import list_jobs, made_by, project_timezone
     from rota.operations.text import LEGEND
-    from rota.operations.views import is_failing, job_json
 
     with invocation.store() as (_, store):
         views, zone = list_jobs(store, labels=invocation.labels(labels), retired=retired), project_timezone(store)
     views = [view for view in views if maker is None or made_by(view.job, maker)]
     if invocation.as_json:
+        from rota.operations.views import job_json
+
         print_json([job_json(view) for view in views])
         return
     invocation.tell_scope()
@@ -53,7 +55,7 @@ def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str 
     titles = (Column("JOB"), Column("SCHEDULE", flexible=True), Column("LAST"), Column("LAST 10"))
     if rows:
         print_table([*titles, Column(f"NEXT ({zone})")], rows)
-    failing = sum(is_failing(view) for view in views)
+    failing = sum(view.failing for view in views)
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
     none = "no jobs; declare some in rota.yaml and apply it" if maker is None else f"no jobs of author {maker}"
     click.echo(_last_lines(f"{told} · {LEGEND}", "rota explain JOB") if rows else none)
@@ -69,11 +71,8 @@ def _row(view: "JobView", zone: str, *, now: datetime) -> "Row":
 
 def _last_lines(legend: str, advice: str) -> str:
     """Return one line, or two on a narrow terminal."""
-    import shutil
-    import sys
-
     whole = f"{legend}   {advice}"
-    narrow = sys.stdout.isatty() and len(whole) > shutil.get_terminal_size().columns
+    narrow = sys.stdout.isatty() and len(whole) > terminal_width()
     return f"{legend}\n{advice}" if narrow else whole
 
 
@@ -94,15 +93,17 @@ def show_command(invocation: Invocation, *, name: str) -> None:
 
     Show a direct call by its identifier.
     """
-    from rota.operations.direct_calls import direct_view
     from rota.operations.jobs import job_view
     from rota.operations.runs import find_any, run_view
 
     with invocation.store() as (_, store):
-        call = direct_view(store, name) if is_id(name) else None
-        if call is not None:
-            _show_call(invocation, store, call)
-            return
+        if is_id(name):
+            from rota.operations.direct_calls import direct_view
+
+            call = direct_view(store, name)
+            if call is not None:
+                _show_call(invocation, store, call)
+                return
         found = store.read(lambda db: find_any(db, name))
         if isinstance(found, Run):
             run = found
@@ -113,11 +114,12 @@ def show_command(invocation: Invocation, *, name: str) -> None:
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
-    from rota.operations.views import whole_job_json
     from rota.store.tables import jobs
 
     state = store.read(lambda db: jobs.job_state(db, view.job.id))
     if invocation.as_json:
+        from rota.operations.views import whole_job_json
+
         print_json(whole_job_json(view, data=state))
         return
     now = invocation.now()
@@ -150,10 +152,11 @@ def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
 
 def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
     from rota.operations.groups import group_around
-    from rota.operations.views import whole_run_json
 
     group = store.read(lambda db: group_around(db, view.run))
     if invocation.as_json:
+        from rota.operations.views import whole_run_json
+
         print_json(whole_run_json(view, group))
         return
     from rota.operations.text import outcome_words, run_pairs
@@ -166,10 +169,10 @@ def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
 
 
 def _show_group(view: "RunView", group: "GroupView | None", *, now: datetime) -> None:
-    from rota.cli.commands.groups import member_lines
-
     if group is None:
         return
+    from rota.cli.commands.groups import member_lines
+
     if view.run.place is not None:
         place = f"member {view.run.place} of {group.group.size} of {group.group.handle}"
         print_pairs([("group", f"{place}   rota groups show {group.group.handle}")])

@@ -1,7 +1,6 @@
 """`rota next`: the coming fires of all jobs, of one job, or of a schedule that is not saved anywhere."""
 
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -9,7 +8,7 @@ from msgspec import Struct
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json, read_duration
 from rota.model.clock import iso, say_duration
-from rota.model.errors import RotaError, UnknownJob
+from rota.model.errors import RotaError, UnknownJob, nearest
 from rota.model.spec import Schedule
 from rota.rules.schedule.blackouts import waiting_run
 from rota.rules.schedule.cron import check_cron
@@ -123,9 +122,9 @@ def _of_project(invocation: Invocation, name: str | None, *, since: datetime | N
 
 def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     """Print the paused jobs, whose fires are omitted."""
+    from rota.operations.activity import pauses
     from rota.operations.jobs import project_timezone
     from rota.operations.text import jobs_paused_words
-    from rota.operations.views import pauses
 
     if not invocation.applied():
         return
@@ -185,7 +184,7 @@ def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None
     specs = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.jobs
     chosen = [spec for spec in specs if (invocation.covers(spec.name) if name is None else spec.name == name)]
     if name is not None and not chosen:
-        raise UnknownJob(name, get_close_matches(name, [spec.name for spec in specs], n=1))
+        raise UnknownJob(name, nearest(name, [spec.name for spec in specs]))
     found: list[Coming] = []
     for spec in (spec for spec in chosen if spec.enabled):
         fires = next_fires(spec.schedule, since or now, limit, name=spec.name)

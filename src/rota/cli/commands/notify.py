@@ -169,7 +169,7 @@ def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run
     """Send notifications again, under their own ids: those that end with ID, or all that failed."""
     from rota.engine.membership.control import wake
     from rota.operations.notifications import retry_deliveries
-    from rota.operations.status.status import serves
+    from rota.operations.status.heartbeat import serves
 
     if not ids and not failed:
         raise click.UsageError("name deliveries, or pass --failed")

@@ -149,9 +149,9 @@ def resume_command(
     dry_run: bool,
 ) -> None:
     """Resume paused JOBs: they fire again from now on. The instants of the pause become one SKIPPED row per job."""
+    from rota.operations.activity import pauses
     from rota.operations.bulk import resumed_json
     from rota.operations.pause import resume
-    from rota.operations.views import pauses
 
     chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
     now = invocation.now()

@@ -123,7 +123,7 @@ def start(
     from rota.engine.membership.control import wake
     from rota.operations.run_actions import trigger
     from rota.operations.runs import show_run
-    from rota.operations.status.status import attended, heartbeat, switched_off
+    from rota.operations.status.heartbeat import attended, heartbeat, switched_off
 
     with invocation.store() as (place, store):
         by = invocation.maker() if invocation.maker().run else None
@@ -149,9 +149,9 @@ def follow_run(
 
 def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
     """Print that a run or call waits because everything is paused."""
+    from rota.operations.activity import pauses
     from rota.operations.jobs import project_timezone
     from rota.operations.text import pause_words
-    from rota.operations.views import pauses
 
     everything, now = pauses(store).everything, invocation.now()
     if everything is not None and (everything.until is None or everything.until > now):
@@ -165,7 +165,7 @@ def start_words(invocation: Invocation) -> str:
 
 
 def _tell_queued(invocation: Invocation, run: "Run", *, served: bool, off: bool) -> None:
-    from rota.operations.status.status import SWITCHED_OFF
+    from rota.operations.status.heartbeat import SWITCHED_OFF
 
     if invocation.as_json:
         print_json(run_json(run))
@@ -230,7 +230,7 @@ class _RunFollower(_Follower):
 
     def _watch(self) -> int:
         from rota.operations.runs import show_run
-        from rota.operations.status.status import attended
+        from rota.operations.status.heartbeat import attended
 
         clock = self._invocation.clock
         began = clock.monotonic()

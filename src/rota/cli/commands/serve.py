@@ -170,7 +170,8 @@ def stop_command(
 
 def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
     from rota.engine.membership.locks import serving_pid
-    from rota.operations.status.status import Carries, ask_to_stop, heartbeat, serves
+    from rota.operations.status.heartbeat import heartbeat, serves
+    from rota.operations.status.status import Carries, ask_to_stop
 
     state = invocation.own_place("stop").state
     pid = serving_pid(state)

@@ -1,6 +1,5 @@
 """`rota status`, `ack` and `touch`."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -10,13 +9,13 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import Column, print_table
+from rota.cli.overview import terminal_width
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.clock import say_duration
 from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
 from rota.model.records import cut
 from rota.model.store_url import shown
-from rota.operations.status.summary import SchedulerSummary, summary_json
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.text.ansi import plain
 from rota.text.format import ago, day_time, roughly
@@ -26,11 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rota.model.records import Run
+    from rota.operations.activity import CadenceView, PollView
     from rota.operations.capacity import HoldView
     from rota.operations.direct_calls import DirectCallsView
     from rota.operations.project.locate import ProjectPaths
     from rota.operations.status.attention import AttentionItem
-    from rota.operations.status.status import CadenceView, Heartbeat, PollView, SystemView
+    from rota.operations.status.heartbeat import Heartbeat
+    from rota.operations.status.status import SystemView
+    from rota.operations.status.summary import SchedulerSummary
     from rota.store.driver import Store
 
 
@@ -82,7 +84,8 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
     from rota.operations.jobs import project_timezone
-    from rota.operations.status.status import SystemView, heartbeat, look, system_json
+    from rota.operations.status.heartbeat import heartbeat
+    from rota.operations.status.status import SystemView, look, system_json
 
     place = invocation.place()
     beat = heartbeat(place.state)
@@ -123,7 +126,8 @@ def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: boo
 
 def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError", *, after: str) -> int:
     """Print that a scheduler is alive but its database is gone or unreadable."""
-    from rota.operations.status.status import Liveness, system_json
+    from rota.operations.status.heartbeat import Liveness
+    from rota.operations.status.status import system_json
 
     place, answer = invocation.place(), view.heartbeat.answer
     problem = str(answer.get("storage_problem") or error.message)
@@ -168,7 +172,7 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
 
 def _attention(view: "SystemView") -> Iterator[str]:
     """Print problems, one per line, then the acknowledged ones."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    columns = terminal_width() if sys.stdout.isatty() else WIDTH
     if view.attention:
         yield click.style("attention", bold=True)
         width = max(len(one.name) for one in view.attention[:MAX_NAMES])
@@ -196,7 +200,7 @@ def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
 
 
 def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
-    from rota.operations.status.status import Liveness
+    from rota.operations.status.heartbeat import Liveness
 
     beat = view.heartbeat
     if beat.ticks is not None:
@@ -387,8 +391,10 @@ def _show_loops(view: "SystemView", zone: str, *, now: datetime) -> None:
 ORDER = ("incoming", "claimed", "provisional", "done", "failed", "skipped", "cancelled")
 
 
-def summary_lines(found: SchedulerSummary, zone: str, *, now: datetime) -> Iterator[str]:
+def summary_lines(found: "SchedulerSummary", zone: str, *, now: datetime) -> Iterator[str]:
     """Return the summary in a few lines."""
+    from rota.operations.status.summary import summary_json
+
     told = summary_json(found)
     yield f"queue     {_counts(told['queue_counts'])}"
     yield f"claimable {'yes' if found.claimable else 'no'}"
@@ -433,7 +439,8 @@ def ack_command(invocation: Invocation, *, what: tuple[str, ...], everything: bo
 
 def _needs(invocation: Invocation, place: "ProjectPaths", store: "Store") -> "tuple[AttentionItem, ...]":
     from rota.operations.jobs import project_timezone
-    from rota.operations.status.status import heartbeat, needs_of
+    from rota.operations.status.heartbeat import heartbeat
+    from rota.operations.status.status import needs_of
 
     beat, zone = heartbeat(place.state), project_timezone(store)
     return needs_of(store, beat=beat, zone=zone, now=invocation.now(), scope=place.scope)
@@ -449,8 +456,7 @@ def _change(
     dry_run: bool,
 ) -> None:
     from rota.operations.admin.audit import person
-    from rota.operations.status.attention import need_json
-    from rota.operations.status.attention_items import acknowledge, chosen_among, point_out
+    from rota.operations.status.attention import acknowledge, chosen_among, need_json, point_out
 
     scope = invocation.place().scope
     known = {name for one in needs for name in (one.attention.name, one.attention.subject)}
@@ -495,7 +501,7 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
 def touch_command(invocation: Invocation, *, dry_run: bool) -> None:
     """Report activity: jobs with intervals by mode become active at once."""
     from rota.engine.membership.control import wake
-    from rota.operations.status.status import current_mode, touch
+    from rota.operations.activity import current_mode, touch
 
     now = invocation.now()
     with invocation.store() as (place, store):

@@ -137,7 +137,7 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
 
 
 def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
-    from rota.operations.text import forecast_words, reopens_words
+    from rota.operations.budgets import forecast_words, reopens_words
 
     titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
     columns = [Column(title, flexible=title == "REOPENS") for title in titles]
@@ -172,7 +172,7 @@ def _settled(view: "AccountView") -> str:
 
 
 def _remarks(view: "AccountView") -> Iterator[str]:
-    from rota.operations.text import other_remarks, over_words
+    from rota.operations.budgets import other_remarks, over_words
 
     if over := over_words(view):
         yield click.style(over, fg="red")
@@ -180,7 +180,7 @@ def _remarks(view: "AccountView") -> Iterator[str]:
 
 
 def _show_one(found: "AccountHistory", *, now: datetime) -> None:
-    from rota.operations.text import forecast_words, reopens_words
+    from rota.operations.budgets import forecast_words, reopens_words
 
     view, unit = found.view, found.view.account.unit
     click.echo(f"{view.account.name}  {say_account(view.account)}")

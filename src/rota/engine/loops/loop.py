@@ -1,24 +1,115 @@
-"""The skeleton of every loop, the report of storage errors, and calls in threads."""
+"""The skeleton of every loop, its alarm, the report of storage errors, and calls in threads."""
 
 import asyncio
 import contextlib
+import ctypes
+import os
+import struct
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from rota.engine.clock import Alarm
 from rota.log import log
-from rota.model.clock import Clock
+from rota.model.clock import Clock, to_ms
 from rota.model.errors import DatabaseGone, RotaError, SourceError, StateError
 
 T = TypeVar("T")
 Round = Callable[[], Awaitable[datetime | None]]
-AlarmFactory = Callable[[asyncio.Event], Alarm]
 FIRST_PAUSE = timedelta(seconds=1)
 MAX_PAUSE = timedelta(seconds=30)
+LONGEST_SLEEP = timedelta(seconds=5)
+TFD_NONBLOCK = os.O_NONBLOCK
+TFD_CLOEXEC = os.O_CLOEXEC
+TFD_TIMER_ABSTIME = 1
+TFD_TIMER_CANCEL_ON_SET = 2
+
+
+class Alarm(Protocol):
+    """Sets an event when a wall time has come."""
+
+    def set(self, at: datetime | None) -> None:
+        """Ring at `at`; None: never."""
+        ...
+
+    def close(self) -> None:
+        """Release the timer."""
+        ...
+
+
+AlarmFactory = Callable[[asyncio.Event], Alarm]
+
+
+def make_alarm(clock: Clock, event: asyncio.Event) -> Alarm:
+    """Return the best alarm of this system for the running loop."""
+    return TimerAlarm(event) if hasattr(ctypes.CDLL(None), "timerfd_create") else SleepAlarm(clock, event)
+
+
+class TimerAlarm:
+    """A timerfd at absolute wall time: exact, counts suspended time, and rings when the clock is set."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.timerfd_create(time.CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create failed")
+        asyncio.get_running_loop().add_reader(self._descriptor, self._ring)
+
+    def set(self, at: datetime | None) -> None:
+        """Ring at `at`; None: never."""
+        # A deadline in the past must still ring: zero would disarm the timer.
+        ms = 0 if at is None else max(1, to_ms(at))
+        setting = struct.pack("qqqq", 0, 0, ms // 1000, ms % 1000 * 1_000_000)
+        flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET
+        if self._libc.timerfd_settime(self._descriptor, flags, setting, None) < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
+
+    def close(self) -> None:
+        """Release the timer."""
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def _ring(self) -> None:
+        try:
+            os.read(self._descriptor, 8)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # ECANCELED: the clock was set, so look again now
+        self._event.set()
+
+
+class SleepAlarm:
+    """Sleeps of at most five seconds, for systems without timerfd."""
+
+    def __init__(self, clock: Clock, event: asyncio.Event) -> None:
+        self._clock = clock
+        self._event = event
+        self._at: datetime | None = None
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, at: datetime | None) -> None:
+        """Ring at `at`; None: never."""
+        self.close()
+        self._at = at
+        if at is not None:
+            pause = min(max(at - self._clock.now(), timedelta()), LONGEST_SLEEP)
+            self._handle = asyncio.get_running_loop().call_later(pause.total_seconds(), self._look)
+
+    def close(self) -> None:
+        """Release the timer."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _look(self) -> None:
+        if self._at is not None and self._clock.now() >= self._at:
+            self._event.set()
+        else:
+            self.set(self._at)
 
 
 class Pulse(Struct):

@@ -17,11 +17,10 @@ from rota.model.notifications import DeliveryStatus
 from rota.model.serialize import delivery_json
 from rota.operations.admin.access import Scope
 from rota.operations.agents import agents_json, look_at_agents
-from rota.operations.jobs import show_job
+from rota.operations.jobs import show_job, waiting
 from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries, target_json
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.proposal_actions import approve
-from rota.operations.proposals import waiting
 from rota.operations.tools.context import project_declares
 from rota.operations.tools.toolbox import Toolbox
 from rota.operations.views import JobJson, job_json, provisional_json

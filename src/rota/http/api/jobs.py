@@ -26,17 +26,17 @@ from rota.http.context import (
 )
 from rota.model.errors import InvalidValue
 from rota.model.serialize import RunJson, run_json
+from rota.operations.activity import pauses
 from rota.operations.admin.access import Scope
 from rota.operations.bulk import Range, backfill, backfilled_json, paused_json, resumed_json, trigger_many
 from rota.operations.explain import ExplanationJson, explain, explanation_json
 from rota.operations.jobs import JobView, job_data, list_jobs, show_job
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply
-from rota.operations.proposals import refuse_start
-from rota.operations.run_actions import trigger
+from rota.operations.run_actions import refuse_start, trigger
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import page_of_runs, show_run
-from rota.operations.views import WholeJobJson, fires_json, job_json, pauses, whole_job_json
+from rota.operations.views import WholeJobJson, fires_json, job_json, whole_job_json
 
 jobs_routes = Routes("jobs")
 JobBody = Annotated[

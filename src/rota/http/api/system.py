@@ -32,9 +32,9 @@ from rota.operations.group_actions import drain_worker
 from rota.operations.group_actions import forget_worker as forget_gone
 from rota.operations.jobs import project_timezone
 from rota.operations.pause import JobSelection
-from rota.operations.status.attention import AttentionItem, need_json
-from rota.operations.status.attention_items import acknowledge, chosen_among, point_out
-from rota.operations.status.status import Liveness, ask_to_stop, heartbeat, look, look_at_health, needs_of, system_json
+from rota.operations.status.attention import AttentionItem, acknowledge, chosen_among, need_json, point_out
+from rota.operations.status.heartbeat import Liveness, heartbeat
+from rota.operations.status.status import ask_to_stop, look, look_at_health, needs_of, system_json
 from rota.operations.status.summary import SummaryJson, summarise, summary_json
 from rota.operations.workers import forget, register, remote_json, remote_workers
 from rota.store.driver import Store

@@ -11,11 +11,19 @@ from rota.http.pages.page import Pages, View, VisitOf, fit
 from rota.model.amounts import counted, say_dollars, say_money
 from rota.model.records import Job
 from rota.operations.admin.access import Scope
-from rota.operations.budgets import AccountView, list_accounts, look_at_agent_costs
+from rota.operations.budgets import (
+    AccountView,
+    forecast_words,
+    list_accounts,
+    look_at_agent_costs,
+    other_remarks,
+    over_words,
+    reopens_words,
+)
 from rota.operations.capacity import held_providers
+from rota.operations.jobs import proposal, waiting
 from rota.operations.proposal_actions import approve, remove_all
-from rota.operations.proposals import proposal, waiting
-from rota.operations.text import forecast_words, other_remarks, over_words, reopens_words, spec_pairs
+from rota.operations.text import spec_pairs
 from rota.rules.budgets import say_account, say_amount, say_used
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import next_fires

@@ -29,6 +29,7 @@ from rota.model.records import Job, Run
 from rota.model.spec import Kind
 from rota.model.states import Status
 from rota.operations import jobs
+from rota.operations.activity import pauses
 from rota.operations.admin.access import Scope
 from rota.operations.explain import ExplanationView, explain
 from rota.operations.pause import JobSelection, pause, resume
@@ -38,7 +39,6 @@ from rota.operations.project.locate import ProjectPaths
 from rota.operations.project.transfer import Exported, export_jobs
 from rota.operations.run_actions import trigger
 from rota.operations.text import kind_of, next_words, outcome_words, pause_words, schedule_words, spec_pairs, took
-from rota.operations.views import pauses
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, fires_to_come, overdue_fire
 from rota.store.tables import run_queries

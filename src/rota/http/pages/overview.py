@@ -15,7 +15,7 @@ from rota.model.ids import is_id
 from rota.operations.budgets import AccountView
 from rota.operations.jobs import find_job
 from rota.operations.runs import find_run
-from rota.operations.status.attention_items import acknowledge, point_out
+from rota.operations.status.attention import acknowledge, point_out
 from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Timeline, look_over
 from rota.operations.status.status import needs_of
 from rota.rules.budgets import say_amount, say_this, say_used

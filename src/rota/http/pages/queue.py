@@ -15,7 +15,7 @@ from rota.operations import run_actions
 from rota.operations.capacity import PoolView, pool_views
 from rota.operations.queue import COUNTED, QueueView, draw_words, hold_words, look_in, waiting_words
 from rota.operations.runs import find_run, show_run
-from rota.operations.status.status import heartbeat
+from rota.operations.status.heartbeat import heartbeat
 from rota.store.tables import queue
 from rota.text.format import ago
 

@@ -21,7 +21,7 @@ from rota.operations.groups import group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
-from rota.operations.runs import RunsPage, RunView, page_of_runs, shorter, show_run
+from rota.operations.runs import RunsPage, RunView, Stretch, collapsed, page_of_runs, shorter, show_run, stretch_of
 from rota.text.ansi import StyledSpan, plain, styled_lines
 from rota.text.format import read_instant
 
@@ -82,7 +82,7 @@ def show_runs(
 
 
 def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -> View:
-    rows = [_row(visit, stretch) for stretch in (map(_single, found.runs) if each else words.collapsed(found.runs))]
+    rows = [_row(visit, stretch) for stretch in (map(_single, found.runs) if each else collapsed(found.runs))]
     return {
         "asked": asked,
         "rows": rows,
@@ -98,8 +98,8 @@ def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -
     }
 
 
-def _single(run: Run) -> words.Stretch:
-    return words.stretch_of([run])
+def _single(run: Run) -> Stretch:
+    return stretch_of([run])
 
 
 def _found(
@@ -132,7 +132,7 @@ def _instant(visit: PageContext, written: str) -> datetime | None:
     return read_instant(written, visit.zone, now=visit.now) if written else None
 
 
-def _row(visit: PageContext, stretch: words.Stretch) -> View:
+def _row(visit: PageContext, stretch: Stretch) -> View:
     newest = stretch.newest
     alike = RunsForm(job=newest.job, status=newest.status.shown.value, reason=newest.reason or "")
     return {

@@ -18,7 +18,7 @@ from rota.engine.membership.control import ask
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import InvalidValue, NoHttp, TokenUnusable
 from rota.operations.project.locate import make_state
-from rota.operations.status.status import serves
+from rota.operations.status.heartbeat import serves
 from rota.store.driver import Database
 from rota.store.sqlite.store import reachable
 

@@ -1,11 +1,10 @@
 """The audit log and idempotency keys."""
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct, field
 
@@ -14,6 +13,9 @@ from rota.model.serialize import to_shape
 from rota.store.driver import PLAIN, Database, Operation, Store, T, WriteOptions
 from rota.store.tables import audit
 from rota.store.tables.audit import IdempotentRequest
+
+if TYPE_CHECKING:
+    import asyncio
 
 Also = Callable[[Database], None]
 

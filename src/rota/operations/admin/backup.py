@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rota.declare.include import PART_SECTIONS, written_patterns
-from rota.declare.yaml import home_of, load
+from rota.declare.yaml import load
 from rota.engine.membership.control import ask
 from rota.engine.membership.locks import TICK_LOCK, living_processes, take, take_serve_lock
 from rota.engine.recovery import age, settle_restored
@@ -33,11 +33,10 @@ from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import BackupUnusable, FileExists, FileProblems, StateError, StateExists, StoreShared
 from rota.model.states import Status
 from rota.model.store_url import shown
-from rota.operations.project.includes import parts_of
-from rota.operations.project.locate import DATABASE, ProjectPaths, locate, make_state
+from rota.operations.project.locate import DATABASE, ProjectPaths, locate, make_state, parts_of
 from rota.rules.pause import plan_pause_end
 from rota.runners.output import RUNS
-from rota.settings import FILE_NAME, STATE_NAME
+from rota.settings import FILE_NAME, STATE_NAME, home_of
 from rota.store.driver import Database
 from rota.store.migrate import open_store
 from rota.store.sqlite.store import copy_database, reachable, refusal, require_whole, sync

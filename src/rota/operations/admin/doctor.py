@@ -29,7 +29,7 @@ from rota.operations.project.edit import AGENTS, found_agents
 from rota.operations.project.load import Loaded, load_project
 from rota.operations.project.locate import DATABASE, ProjectPaths, is_applied, look_at, open_place
 from rota.operations.status.attention import given_up, left_behind_findings
-from rota.operations.status.status import Heartbeat, Liveness, heartbeat
+from rota.operations.status.heartbeat import Heartbeat, Liveness, heartbeat
 from rota.operations.workers import worker_states
 from rota.rules.health_checks import (
     NONE_HERE,

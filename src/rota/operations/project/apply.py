@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +20,7 @@ from rota.declare.include import files_of, locate_job, sources_of
 from rota.declare.plan import ChangeKind, JobChange, Plan, StoredSettings, plan, settings_differences, source_of
 from rota.declare.project import Declared, read_given
 from rota.declare.registry import BUILTIN_CONDITIONS
-from rota.declare.yaml import home_of, load_again
+from rota.declare.yaml import load_again
 from rota.engine.activity import mode_of
 from rota.engine.clock import tzdata_version
 from rota.engine.transactions import budgets as budgets_transactions
@@ -29,7 +28,16 @@ from rota.engine.transactions.enqueue import active_runs, cancel
 from rota.engine.transactions.fire import settle
 from rota.engine.transactions.pause import account_for, end_pause_if_over, pause_newborn, retire, settle_pause
 from rota.model.agents import Access
-from rota.model.errors import EmptyApply, FileProblems, InvalidValue, JobInFile, JobProblems, Problem, StateError
+from rota.model.errors import (
+    EmptyApply,
+    FileProblems,
+    InvalidValue,
+    JobInFile,
+    JobProblems,
+    Problem,
+    StateError,
+    nearest,
+)
 from rota.model.ids import new_id
 from rota.model.proposals import MADE, Provenance
 from rota.model.records import Job
@@ -41,7 +49,7 @@ from rota.rules.schedule.blackouts import has_waits
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_after_edit, cursor_at, cursor_of, first_cursor
 from rota.rules.schedule.instants import next_instant
 from rota.runners.processes import machine_boot
-from rota.settings import FILE_NAME, Settings
+from rota.settings import FILE_NAME, Settings, home_of
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import activity, audit, budgets, jobs, notifications, queue, run_queries
 from rota.store.tables.processes import CriticalSection, lock_section
@@ -457,7 +465,7 @@ class NothingImported:
         missing = dict.fromkeys((*functions, *sources), NO_PYTHON)
         for name in conditions:
             if name not in BUILTIN_CONDITIONS:
-                near = get_close_matches(name, BUILTIN_CONDITIONS, n=1, cutoff=0.6)
+                near = nearest(name, BUILTIN_CONDITIONS)
                 guess = f'no condition is named "{name}"; did you mean "{near[0]}"?' if near else NO_PYTHON
                 missing[name] = guess
         return Names(missing)

@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload
@@ -18,7 +17,16 @@ from rota.declare.registry import RegisteredFinder, Registry, refuse_second
 from rota.engine.functions import FunctionTable
 from rota.engine.membership.control import wake
 from rota.model.clock import Clock
-from rota.model.errors import JobDisabled, JobProblems, OverlapRefused, Problem, RotaError, SchedulerError, UnknownJob
+from rota.model.errors import (
+    JobDisabled,
+    JobProblems,
+    OverlapRefused,
+    Problem,
+    RotaError,
+    SchedulerError,
+    UnknownJob,
+    nearest,
+)
 from rota.model.proposals import Author
 from rota.model.records import Job, Run
 from rota.model.serialize import run_json
@@ -28,7 +36,8 @@ from rota.operations.jobs import JobView, find_job, job_view
 from rota.operations.project.load import interpreter_finder, source_classes
 from rota.operations.run_actions import start, trigger
 from rota.operations.runs import find_run, history
-from rota.operations.status.status import heartbeat, look, system_json
+from rota.operations.status.heartbeat import heartbeat
+from rota.operations.status.status import look, system_json
 from rota.operations.status.summary import summarise, summary_json
 from rota.rules.schedule.preview import coming_fires, next_fires
 from rota.store.driver import Database, Store
@@ -144,7 +153,7 @@ class Declarations:
             if self.live is not None:
                 self.live.retire(name)
             elif name not in self.entries:
-                raise UnknownJob(name, get_close_matches(name, self.entries, n=1))
+                raise UnknownJob(name, nearest(name, self.entries))
             self.entries.pop(name, None)
 
     def go_live(self, live: Live, *, since: Mapping[str, DeclaredJob]) -> None:
@@ -395,7 +404,7 @@ class SchedulerStatus(Struct, frozen=True):
         """Return the status of one job."""
         by_name = {schedule.job: schedule for schedule in self.schedules}
         if job not in by_name:
-            raise for_code(UnknownJob(job, get_close_matches(job, by_name, n=1)))
+            raise for_code(UnknownJob(job, nearest(job, by_name)))
         return by_name[job]
 
 
@@ -507,7 +516,7 @@ def fires_of_spec(specs: Sequence[JobSpec], name: str, *, n: int, now: datetime)
     """Return the next starts of a job that is declared but not stored."""
     by_name = {spec.name: spec for spec in specs}
     if name not in by_name:
-        raise for_code(UnknownJob(name, get_close_matches(name, by_name, n=1)))
+        raise for_code(UnknownJob(name, nearest(name, by_name)))
     spec = by_name[name]
     zone = ZoneInfo(spec.schedule.timezone)
     return [fire.at.astimezone(zone) for fire in next_fires(spec.schedule, now, n, created_at=now, name=name)]

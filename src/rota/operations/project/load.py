@@ -17,16 +17,14 @@ from rota.declare.agents import Agent
 from rota.declare.include import Included
 from rota.declare.project import Declared, read_project
 from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
-from rota.declare.yaml import Stamp, user_state
 from rota.model.clock import write_duration
 from rota.model.errors import FileProblems, FolderUntrusted, FunctionMissing, ProjectIncluded, ProjectServed, RotaError
 from rota.model.notifications import Target
 from rota.model.spec import JobSpec, SourceKind
 from rota.model.store_url import is_postgres, shown
-from rota.operations.project.includes import find_inclusion, known_hosts
-from rota.operations.project.locate import ProjectPaths, state_of
+from rota.operations.project.locate import ProjectPaths, find_inclusion, known_hosts, state_of
 from rota.rules.budgets import say_account
-from rota.settings import Settings
+from rota.settings import Settings, Stamp, user_state
 
 if TYPE_CHECKING:
     from rota.engine.functions import FunctionTable

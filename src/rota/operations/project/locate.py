@@ -1,23 +1,35 @@
-"""A project on disk: its folder, state folder and store."""
+"""A project on disk: its folder, its files, its state folder and its store, and the project that includes it."""
 
 import contextlib
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError
 from rota.model.store_url import SQLITE, is_postgres, shown, with_secrets
-from rota.settings import FILE_NAME, STATE_NAME
+from rota.settings import (
+    FILE_NAME,
+    STATE_NAME,
+    Stamp,
+    find_project,
+    home_of,
+    nearest_project,
+    stamp_of,
+    user_folder,
+    user_state,
+)
 
 if TYPE_CHECKING:
+    from rota.declare.include import Included, IncludeMatches
     from rota.rules.health_checks import Server
     from rota.store.driver import OpenStore
 
@@ -26,7 +38,7 @@ GITIGNORE = "*\n"
 EXTRA_HINT = "install rota with its extra: `uv tool install 'rota[postgres]'`, or `pip install 'rota[postgres]'`"
 STORE_NOTE = "store"
 """Where a scheduler notes the address that only its environment had: commands in its runs have another one."""
-_PLACE_KEY = re.compile(r"^((state|store)\s*:|[\"'](state|store)[\"']\s*:|[{\[])", re.MULTILINE)
+_PLACE_KEY = r"(?m)^((state|store)\s*:|[\"'](state|store)[\"']\s*:|[{\[])"
 
 
 class ProjectPaths(Struct, frozen=True):
@@ -68,8 +80,6 @@ def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Proj
     The state is ROTA_STATE, `state:`, or .rota. A project that another one includes is found as a part of that one,
     unless --dir names it.
     """
-    from rota.declare.yaml import find_project, nearest_project
-    from rota.operations.project.includes import find_inclusion, known_hosts
 
     folder = find_project(directory, environ, cwd)
     nearest = None if directory else nearest_project(cwd)
@@ -119,7 +129,7 @@ def store_of(folder: Path, state: Path, environ: Mapping[str, str]) -> str:
 def _written(folder: Path, key: str) -> str | None:
     """Return a path setting of the file, or None; its problems are reported elsewhere."""
     text = (folder / FILE_NAME).read_text("utf-8", errors="replace")
-    if not _PLACE_KEY.search(text):
+    if not re.search(_PLACE_KEY, text):
         return None
     from rota.declare.yaml import load
 
@@ -220,3 +230,115 @@ def _note_store(state: Path, store: str) -> None:
             file.write(f"{store}\n")
     else:
         note.unlink(missing_ok=True)
+
+
+REGISTRY = "included.json"
+
+
+HOSTS = "including"
+
+
+class Inclusion(Struct, frozen=True):
+    """A project that includes another one, and its name for it."""
+
+    host: Path
+    name: str
+
+
+def find_inclusion(folder: Path, hosts: Sequence[Path], environ: Mapping[str, str]) -> Inclusion | None:
+    """Return the first of `hosts` that includes the project in `folder`, without reading their jobs."""
+    wanted = os.path.realpath(folder)
+    for host in hosts:
+        if os.path.realpath(host) == wanted:
+            continue
+        matches = _matches(host / FILE_NAME, home_of(environ))
+        for project in matches.projects if matches else ():
+            if os.path.realpath(project.folder) == wanted:
+                return Inclusion(host, project.name)
+    return None
+
+
+def _matches(file: Path, home: str) -> "IncludeMatches | None":
+    if not file.is_file():
+        return None
+    from rota.declare.include import find_included, written_patterns
+
+    patterns = written_patterns(file)
+    return find_included(patterns, file, home=home) if patterns else None
+
+
+def parts_of(file: Path, home: str) -> "tuple[Included, ...]":
+    """Return the parts of a project's file."""
+    matches = _matches(file, home)
+    return matches.parts if matches else ()
+
+
+def known_hosts(environ: Mapping[str, str]) -> list[Path]:
+    """Return the projects that may include others: the user's own file, then registered projects."""
+    return [user_folder(environ), *_registered(environ)]
+
+
+def _registered(environ: Mapping[str, str]) -> list[Path]:
+    try:
+        registry = json.loads((user_state(environ) / REGISTRY).read_bytes())
+        return [Path(host) for host in registry[HOSTS]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def remember_host(folder: Path, environ: Mapping[str, str], *, includes: bool) -> None:
+    """Register a project that includes others, or remove it, so that commands inside included projects find it.
+
+    Missing projects are removed; the user's own file needs no entry. Raise OSError if the registry cannot be written.
+    """
+    registered = _registered(environ)
+    own = [folder] if includes and folder != user_folder(environ) else []
+    others = [host for host in registered if host != folder and (host / FILE_NAME).is_file()]
+    hosts = sorted([*others, *own])
+    if hosts != registered:
+        _write(user_state(environ) / REGISTRY, json.dumps({HOSTS: [str(host) for host in hosts]}, indent=2))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text + "\n", "utf-8")
+    os.replace(fresh, path)
+
+
+class FilesTogether(Struct):
+    """The files of a project; unchanged files are not read again."""
+
+    file: Path
+    home: str
+    _patterns: dict[Path, tuple[Stamp | None, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def many(self) -> bool:
+        """Whether the file named patterns at its last read."""
+        return bool(self._patterns.get(self.file, (None, ()))[1])
+
+    def stamps(self) -> tuple[object, ...]:
+        """Return a value that changes when a file is changed, added or removed."""
+        return tuple(self._stamps())
+
+    def _stamps(self) -> Iterator[object]:
+        own = stamp_of(self.file)
+        yield own
+        matches = self._look(self.file, own)
+        if matches is None:
+            return
+        yield from matches.problems
+        for file in matches.files:
+            stamp = stamp_of(file.path)
+            yield file.path, stamp
+            inner = self._look(file.path, stamp, base=self.file.parent) if file.name else None
+            yield from ((part.path, stamp_of(part.path)) for part in (inner.parts if inner else ()))
+
+    def _look(self, file: Path, stamp: Stamp | None, *, base: Path | None = None) -> "IncludeMatches | None":
+        from rota.declare.include import find_included, written_patterns
+
+        cached = self._patterns.get(file)
+        if cached is None or cached[0] != stamp:
+            cached = self._patterns[file] = (stamp, written_patterns(file))
+        return find_included(cached[1], file, home=self.home, base=base) if cached[1] else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from statistics import median
 
 from msgspec import Struct, field
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from rota.engine.activity import PauseState, everything_paused
 from rota.model.budgets import Account
 from rota.model.clock import MILLISECOND, to_ms
-from rota.model.errors import UnknownJob
+from rota.model.errors import UnknownJob, nearest
 from rota.model.records import Group, Job, Run
 from rota.model.spec import Draw, JobSpec, Kind, Mode
 from rota.model.states import Status, Trigger, WaitingFor
@@ -186,7 +185,7 @@ def refuse_unknown(state: State, names: Iterable[str]) -> None:
     known = [job.name for job in state.jobs]
     for name in names:
         if name not in known:
-            raise UnknownJob(name, get_close_matches(name, known, n=1))
+            raise UnknownJob(name, nearest(name, known))
 
 
 def make_engine(

@@ -1,13 +1,13 @@
-"""Attention items: failing jobs, stale processes, failed reports."""
+"""Attention items: failing jobs, stale processes, failed reports; and their acknowledgement."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.activity import KIND as TICK
 from rota.engine.membership.control import installed_version
@@ -15,24 +15,30 @@ from rota.engine.membership.locks import live_processes, worker_here
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.clock import iso, say_duration
-from rota.model.records import Abandoned, Claim, Run
+from rota.model.errors import InvalidValue, NothingNeeds, nearest
+from rota.model.records import Abandoned, Claim, Job, Run
 from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
-from rota.operations.capacity import HoldView
-from rota.operations.jobs import HELD, JobView
+from rota.operations.capacity import HoldView, hold_views
+from rota.operations.jobs import HELD, LAST_OUTCOMES, JobView, job_view
 from rota.operations.project.locate import in_scope
-from rota.operations.views import is_failing
+from rota.operations.workers import Presence, WorkerState, all_drained
+from rota.rules.budgets import say_used
 from rota.rules.health_checks import Finding, Severity
-from rota.store.driver import Database
-from rota.store.tables import audit, jobs, notifications, processes, queue, work_items
+from rota.rules.liveness import say_skew
+from rota.store.driver import Database, Store
+from rota.store.tables import audit, jobs, notifications, processes, queue, run_queries, work_items
 from rota.store.tables.activity import POLL
 from rota.store.tables.audit import Acknowledgement
 from rota.store.tables.jobs import digest_of
-from rota.store.transfer import MOVED_TO
 from rota.text.format import day_time
 from rota.text.jobs import say_abandoned, say_hold
 from rota.text.runs import say_attempt, say_retrying
+
+if TYPE_CHECKING:
+    from rota.operations.budgets import AccountView
+    from rota.operations.status.heartbeat import Heartbeat
 
 MAX_COUNTED_CLAIMS = 1000
 
@@ -93,10 +99,12 @@ class AttentionItem(Struct, frozen=True):
 
 def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
     """Return items, each with its acknowledgement, unless something new happened since."""
+    from hashlib import sha256
+
     acknowledged = audit.acknowledgements(db)
     items = []
     for item in found:
-        mark = hashlib.sha256(item.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        mark = sha256(item.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         seen = acknowledged.get(item.topic)
         items.append(AttentionItem(item, mark, seen if seen is not None and seen.sign == mark else None))
     return items
@@ -209,7 +217,7 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
         )
     if newest is None:
         return None
-    if is_failing(view):
+    if view.failing:
         return _failing(view, now, holds)
     if newest.reason is Reason.MISSED:
         count = counted(newest.count or 1, "instant")
@@ -330,6 +338,8 @@ def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
 
 def moved_to(db: Database) -> str | None:
     """Return the destination to which `rota migrate` moved this database, or None."""
+    from rota.store.transfer import MOVED_TO
+
     row = db.row("meta_get", key=MOVED_TO)
     return row[0] if row is not None else None
 
@@ -344,3 +354,111 @@ def left_behind_findings(db: Database, state: Path) -> list[Finding]:
         Finding("version", Severity.WARNING, one.text, RESTART_THERE if one.where else RESTART)
         for one in outdated(db, state)
     ]
+
+
+FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck", "abandoned")
+"""The kinds that come first, in order."""
+
+
+def needs_in(
+    db: Database,
+    beat: "Heartbeat",
+    *,
+    living: Sequence[Job],
+    running: Sequence[Run],
+    budgets: "Sequence[AccountView]",
+    zone: str,
+    now: datetime,
+    scope: str = "",
+) -> tuple[AttentionItem, ...]:
+    """Return the attention items of these jobs and runs, the worst first."""
+    striking = run_queries.striking_jobs(db, newest=LAST_OUTCOMES)
+    views = [  # most jobs are fine, and reading their runs is expensive
+        job_view(db, job)
+        for job in living
+        if job.id in striking or job.provisional_at or job.spec.work.agent or job.name == POLL
+    ]
+    holds = hold_views(db)
+    items = [
+        *machines_needing(beat.workers),
+        *left_behind(db, beat.state),
+        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
+        *(note for view in views if (note := denied(view))),
+        *(held(hold, zone=zone, now=now) for hold in holds),
+        *(_waiting(account) for account in budgets if account.waiting),
+    ]
+    items.sort(key=lambda item: FIRST.index(item.kind) if item.kind in FIRST else len(FIRST))
+    return tuple(with_seen(db, items))
+
+
+def _waiting(view: "AccountView") -> Attention:
+    account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
+    wait = counted(len(view.waiting), "run waits", "runs wait")
+    held = "; jobs that need the poll also wait" if polls else ""
+    what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
+    return Attention(
+        account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()
+    )
+
+
+def chosen_among(
+    needs: Sequence[AttentionItem], names: Sequence[str], *, everything: bool = False
+) -> tuple[AttentionItem, ...]:
+    """Return the chosen items: all, or those of names as `rota status` shows them, or of runs; else NothingNeeds."""
+    if everything == bool(names):
+        raise InvalidValue("name items, or pass `all`", hint="`rota ack` lists the items")
+    if everything:
+        return tuple(needs)
+    for name in names:
+        if not any(_is(need, name) for need in needs):
+            near = nearest(name, [need.attention.name for need in needs])
+            raise NothingNeeds(name, near)
+    return tuple(need for need in needs if any(_is(need, name) for name in names))
+
+
+def _is(need: AttentionItem, name: str) -> bool:
+    return name in (need.attention.name, need.attention.subject, need.attention.topic)
+
+
+def acknowledge(
+    store: Store, chosen: Sequence[AttentionItem], *, needs: Sequence[AttentionItem], actor: str, now: datetime
+) -> tuple[AttentionItem, ...]:
+    """Acknowledge items until something new happens; delete acknowledgements of topics that are not in `needs`."""
+    current = {need.attention.topic for need in needs}
+
+    def change(db: Database) -> None:
+        for topic in audit.acknowledgements(db):
+            if topic not in current:
+                audit.forget(db, topic)
+        for need in chosen:
+            audit.acknowledge(db, need.attention.topic, sign=need.mark, actor=actor, now=now)
+
+    store.write(change)
+    return tuple(replace(need, seen=Acknowledgement(need.attention.topic, need.mark, actor, now)) for need in chosen)
+
+
+def point_out(store: Store, topics: Sequence[str]) -> None:
+    """Show acknowledged items again."""
+    store.write(lambda db: [audit.forget(db, topic) for topic in topics])
+
+
+def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
+    """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
+    if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
+        what = "no machine serves: due jobs do not fire"
+        yield Attention("workers", what, "rota serve", kind="workers", sign=what)
+    if drained := all_drained(found):
+        what = f"all running workers are drained ({', '.join(drained)}): no run is claimed"
+        yield Attention("workers", what, f"rota workers resume {drained[0]}", kind="workers", sign=what)
+    for one in found:
+        name, left = one.worker.called, counted(one.taken, "run")
+        if one.presence is Presence.GONE and one.taken:
+            what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
+            command = "rota serve" if one.here else f"rota workers forget {name}"
+            yield Attention(name, what, command, kind="worker", sign=what)
+        if one.skew is not None:
+            what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
+            yield Attention(name, what, "rota workers", kind="clock", sign=name)
+        if one.crashes:
+            what = f"was drained because it crashed {one.crashes} times in a row: find the cause"
+            yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)

@@ -13,9 +13,9 @@ from rota.model.states import Reason, Status
 from rota.operations.budgets import AccountView, account_views
 from rota.operations.capacity import PoolView, held_runs, pool_views
 from rota.operations.output import output_of
-from rota.operations.status.attention import AttentionItem
-from rota.operations.status.attention_items import needs_in
-from rota.operations.status.status import Heartbeat, NextFire, with_ticks
+from rota.operations.status.attention import AttentionItem, needs_in
+from rota.operations.status.heartbeat import Heartbeat, with_ticks
+from rota.operations.status.status import NextFire
 from rota.rules.schedule.blackouts import QuietRun, next_quiet, quiet_run
 from rota.rules.schedule.preview import coming_fires, fires_to_come
 from rota.store.driver import Database, Store

@@ -1,6 +1,5 @@
 """The summary for clients that poll: counts, mode and next due time, in one cheap read."""
 
-import hashlib
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -9,12 +8,11 @@ from typing import Any, TypedDict
 from msgspec import Struct
 
 from rota.engine.activity import project_mode
-from rota.engine.transactions.claim import anything_goes
 from rota.model.records import Job
 from rota.model.serialize import iso_or_none
 from rota.model.spec import Mode
 from rota.model.states import SHOWN, Status
-from rota.operations.status.status import Heartbeat, Liveness, heartbeat, with_ticks
+from rota.operations.status.heartbeat import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.workers import Presence, WorkerState, remote_workers, worker_json, worker_states
 from rota.rules.activity import suggested_poll
 from rota.store.driver import Database, Store
@@ -67,6 +65,8 @@ def summarise_in(
     db: Database, *, state: Path, beat: Heartbeat, now: datetime, worker: str | None = None
 ) -> SchedulerSummary:
     """Return the summary inside a transaction."""
+    from rota.engine.transactions.claim import anything_goes
+
     beat = with_ticks(db, beat, now=now)
     counts = runs.counts(db)
     workers = tuple(
@@ -136,11 +136,13 @@ def summary_json(found: SchedulerSummary) -> SummaryJson:
 
 
 def _provisional_json(job: Job) -> dict[str, Any]:
+    from hashlib import sha256
+
     work = job.spec.work.agent
     return {
         "id": job.id,
         "job": job.name,
-        "prompt_digest": hashlib.sha256(work.prompt.encode()).hexdigest() if work else None,
+        "prompt_digest": sha256(work.prompt.encode()).hexdigest() if work else None,
         "digest": jobs.digest_of(job.spec),
         "made_by": job.made.by if job.made else None,
         "waiting_since": iso_or_none(job.provisional_at),

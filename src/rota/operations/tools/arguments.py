@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rota.model.errors import InvalidInstant, ToolArguments
+from rota.model.errors import InvalidInstant, ToolArguments, nearest
 from rota.model.records import cut
 from rota.model.spec import FirstRun, OverlapPolicy, Schedule
 from rota.rules.schedule.cron import check_cron
@@ -174,7 +173,7 @@ def read(kind: type[A], values: Mapping[str, Any]) -> A:
 def _problem(kind: type[Arguments], error: Any) -> str:
     path = ".".join(str(part)[:TEXT_LIMIT] for part in error["loc"]) or "arguments"
     if error["type"] == "extra_forbidden":
-        near = get_close_matches(path, list(kind.model_fields), n=1)
+        near = nearest(path, list(kind.model_fields))
         guess = f"; did you mean {near[0]!r}?" if near else ""
         return f"unknown argument {path!r}{guess}"
     if error["type"] == "missing":

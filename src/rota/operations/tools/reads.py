@@ -15,8 +15,7 @@ from rota.model.records import Run
 from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.explain import explain
-from rota.operations.jobs import JobView, job_view, list_jobs
-from rota.operations.proposals import made_by
+from rota.operations.jobs import JobView, job_view, list_jobs, made_by
 from rota.operations.runs import show_run
 from rota.operations.tools.arguments import ExplainJob, GetRun, ListJobs, PreviewSchedule, SearchJobs, schedule_of
 from rota.operations.tools.catalog import Answer

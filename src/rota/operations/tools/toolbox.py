@@ -23,7 +23,7 @@ from rota.operations.jobs import find_job, job_view
 from rota.operations.proposal_actions import put_made, refuse_others, remove, switch_off
 from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
-from rota.operations.status.status import SWITCHED_OFF, heartbeat, switched_off
+from rota.operations.status.heartbeat import SWITCHED_OFF, heartbeat, switched_off
 from rota.operations.tools import arguments, reads
 from rota.operations.tools.catalog import TOOLS, Answer, Tool, tools_of
 from rota.operations.tools.context import Declare, ToolContext

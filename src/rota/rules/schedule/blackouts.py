@@ -20,7 +20,7 @@ WEEK_MINUTES = 7 * DAY_MINUTES
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 _ALL_DAYS = frozenset(range(7))
-_WRITTEN = re.compile(r"(?:([a-z ,-]*[a-z])\s+)?(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)", re.ASCII)
+_WRITTEN = r"(?a)(?:([a-z ,-]*[a-z])\s+)?(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)"
 
 
 class QuietWindow(Struct, frozen=True):
@@ -47,7 +47,7 @@ def parse_window(text: str) -> QuietWindow:
     >>> parse_window("mon-fri 22:00-07:00").end // 60
     31
     """
-    written = _WRITTEN.fullmatch(text.strip().lower())
+    written = re.fullmatch(_WRITTEN, text.strip().lower())
     if written is None:
         raise InvalidWindow(text, "is not a window of quiet hours")
     days, *times = written.groups()

@@ -28,9 +28,9 @@ ALIASES = {
 EXAMPLE = 'five fields are minute, hour, day of month, month, weekday: "30 2 * * mon-fri"'
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_CHARACTERS = re.compile(r"[0-9A-Za-z*,/#?@ \t.+_-]*", re.ASCII)
-_RANGED = re.compile(r"(?P<first>\*|[^-/]*)(?:-(?P<last>[^-/]*))?(?:/(?P<step>[^/]*))?", re.DOTALL)
-_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_CHARACTERS = r"(?a)[0-9A-Za-z*,/#?@ \t.+_-]*"
+_RANGED = r"(?s)(?P<first>\*|[^-/]*)(?:-(?P<last>[^-/]*))?(?:/(?P<step>[^/]*))?"
+_NUMBER = r"(?a)[0-9]+"
 
 
 class _Field(Struct, frozen=True):
@@ -84,9 +84,9 @@ def _check_characters(text: str) -> None:
             f"the cron expression has {len(text)} characters, at most {MAX_LENGTH} are allowed",
             hint="write a list of shorter expressions",
         )
-    if _CHARACTERS.fullmatch(text):
+    if re.fullmatch(_CHARACTERS, text):
         return
-    bad = next(character for character in text if not _CHARACTERS.fullmatch(character))
+    bad = next(character for character in text if not re.fullmatch(_CHARACTERS, character))
     raise CronCharacters(
         f"cron {text!r} contains {bad!r}, which is not allowed", hint=f"use 0-9, names and * , - / # L; {EXAMPLE}"
     )
@@ -133,7 +133,7 @@ def _term(term: str, field: _Field) -> str:
     special = _SPECIAL.get(field.name)
     if special and (read := special(term)):
         return read
-    match = _RANGED.fullmatch(term)
+    match = re.fullmatch(_RANGED, term)
     if match is None:
         raise _wrong(CronRange, field, term, _trouble(term))
     return _ranged(term, field, match)
@@ -164,7 +164,7 @@ def _written(value: str) -> str:
 def _value(value: str, field: _Field, term: str) -> int:
     if value in field.words:
         return field.words.index(value) + (1 if field is MONTH else 0)
-    if not _NUMBER.fullmatch(value):
+    if not re.fullmatch(_NUMBER, value):
         raise _wrong(CronRange, field, term, _trouble(term))
     if not field.low <= int(value) <= field.high:
         raise _wrong(CronRange, field, term, f"is outside {field.low}-{field.high}")
@@ -172,7 +172,7 @@ def _value(value: str, field: _Field, term: str) -> int:
 
 
 def _step(value: str, field: _Field, term: str) -> int:
-    if not _NUMBER.fullmatch(value):
+    if not re.fullmatch(_NUMBER, value):
         raise _wrong(CronStep, field, term, "has no whole number as its step")
     step = int(value)
     if step == 0:
@@ -499,13 +499,17 @@ def explain_cron(expressions: tuple[str, ...]) -> str:
 
 def _explain(expression: str) -> str:
     for shape, unit, whole in _EVEN_STEPS:
-        if (match := shape.fullmatch(expression)) and whole % int(match[1]) == 0:
+        if (match := re.fullmatch(shape, expression)) and whole % int(match[1]) == 0:
             return f"every {unit}" if match[1] == "1" else f"every {match[1]} {unit}s"
+    if match := re.fullmatch(_DAILY, expression):
+        return f"at {int(match[2]):02}:{int(match[1]):02} every day"
     text = _read(expression).days.explain().replace("day of month", "day of the month")
     return text[0].lower() + text[1:]
 
 
 _EVEN_STEPS = (
-    (re.compile(r"\*/(\d+) \* \* \* \*"), "minute", 60),
-    (re.compile(r"0 \*/(\d+) \* \* \*"), "hour", 24),
+    (r"\*/(\d+) \* \* \* \*", "minute", 60),
+    (r"0 \*/(\d+) \* \* \*", "hour", 24),
 )
+_DAILY = r"(\d+) (\d+) \* \* \*"
+"""The words of cronsim for these cost a command that lists jobs more than reading them."""

@@ -1,6 +1,5 @@
 """The instants of a schedule: interval grids, cron and jitter."""
 
-import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -80,6 +79,8 @@ def delay(jitter: Jitter | None, *, name: str, instant: datetime, gap: timedelta
     room = _room(jitter, gap) // MILLISECOND
     if room <= 0:
         return NO_DELAY
+    import hashlib
+
     digest = hashlib.sha256(f"{name}\0{to_ms(instant)}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % room * MILLISECOND
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from rota.model.records import Job
 from rota.model.spec import Mode, Schedule
 from rota.model.states import Reason
-from rota.rules.pause import cursor_after_pause
 from rota.rules.schedule.blackouts import Blackout, blackout_at, defers, has_blackouts, waiting_run
 from rota.rules.schedule.cron import normalise
 from rota.rules.schedule.cursor import Cursor
@@ -66,7 +65,11 @@ def next_fires(
 
 def coming_fires(job: Job, *, n: int) -> list[UpcomingFire]:
     """Return the next fires of a stored job from its cursor on; of a paused job those after the end of its pause."""
-    cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
+    cursor = Cursor(job.next_for, job.next_at)
+    if job.paused_at is not None:
+        from rota.rules.pause import cursor_after_pause
+
+        cursor = cursor_after_pause(job)
     if not job.schedules or cursor.next_for is None or cursor.next_at is None:
         return []
     mode = job.mode or Mode.ACTIVE

@@ -2,17 +2,16 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from rota.model.clock import iso
-from rota.model.errors import InvalidInstant, InvalidTimezone
+from rota.model.errors import InvalidInstant, InvalidTimezone, nearest
 
 MAX_NAME_LENGTH = 64
 FIRST_YEAR, LAST_YEAR = 1970, 9900
 """The allowed years, so that all computed times stay within the calendar."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
+_NAME = r"(?a)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*"
 _NOT_ZONES = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
 _SECOND = timedelta(seconds=1)
 
@@ -24,7 +23,7 @@ def zone(name: str) -> ZoneInfo:
     >>> zone("Europe/Paris").key
     'Europe/Paris'
     """
-    if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
+    if len(name) > MAX_NAME_LENGTH or not re.fullmatch(_NAME, name) or name.split("/")[0] in _NOT_ZONES:
         raise InvalidTimezone(name[:MAX_NAME_LENGTH], _near(name))
     try:
         return ZoneInfo(name)
@@ -43,7 +42,7 @@ def _near(name: str) -> list[str]:
     written = name[:MAX_NAME_LENGTH].lower().replace(" ", "_")
     cities = [full for lower, full in known.items() if lower.endswith(f"/{written}")]
     # The nearest of an abbreviation is another zone: CEST is not EST.
-    close = [] if name.isupper() and "/" not in name else get_close_matches(written, known, n=3, cutoff=0.75)
+    close = [] if name.isupper() and "/" not in name else nearest(written, known, n=3, cutoff=0.75)
     return [*cities, *(known[match] for match in close)][:3]
 
 

@@ -1,17 +1,15 @@
 """The SQLite store, its backup, and the locks of processes on it."""
 
-import asyncio
 import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 from msgspec import Struct
@@ -19,6 +17,9 @@ from msgspec import Struct
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseForeign, DatabaseReadOnly, StateError, StorageFull
 from rota.store import driver
 from rota.store.queries import load_queries
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -393,7 +394,7 @@ def read_head(path: Path) -> Head | None:
 
 def mark_database(path: Path) -> int:
     """Write a new random number into the head of a database and return it."""
-    mark = secrets.randbelow(2**31 - 1) + 1
+    mark = (int.from_bytes(os.urandom(4)) >> 1) or 1
     connection = connect(path)
     try:
         with translated(path):

@@ -1,6 +1,5 @@
 """Rows of jobs, their versions and provenance."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -258,6 +257,8 @@ def _insert_version(
     tzdata: str,
     now: datetime,
 ) -> None:
+    import hashlib
+
     text = write_spec(spec)
     db.execute(
         "job_version_insert",
@@ -370,6 +371,8 @@ Kind = Literal["job", "run"]
 
 def digest_of(spec: JobSpec) -> str:
     """Return the digest of a definition."""
+    import hashlib
+
     return hashlib.sha256(write_spec(spec).encode()).hexdigest()
 
 

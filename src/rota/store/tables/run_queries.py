@@ -1,19 +1,21 @@
 """Queries over runs: filters, chains, timeline and outputs."""
 
-import base64
 import json
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.records import Job, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.admission import PendingRetry
 from rota.store.driver import Database
 from rota.store.rows import Record, read_object, record_of, records_of, run_of, value_of, write_json
+
+if TYPE_CHECKING:
+    from rota.rules.admission import PendingRetry
 
 FIRST_ID = ""
 LAST_ID = "g"
@@ -102,8 +104,10 @@ def some_unfinished_runs(db: Database, job_id: str, *, limit: int) -> list[Run]:
     return [run_of(row) for row in db.records("runs_unfinished_some", job_id=job_id, limit=limit)]
 
 
-def pending_retries(db: Database, job: Job) -> list[PendingRetry]:
+def pending_retries(db: Database, job: Job) -> "list[PendingRetry]":
     """Return the retries of a job in backoff that belong to no group, oldest first."""
+    from rota.rules.admission import PendingRetry
+
     rows = db.rows("runs_in_backoff", job_id=job.id)
     return [
         PendingRetry(id_, f"{job.name}:{number}", read_object(params), chain) for id_, number, params, chain in rows
@@ -379,20 +383,20 @@ class Shared(Struct, frozen=True):
 def save(db: Database, run_id: str, pieces: Sequence[Shared], *, now: datetime) -> None:
     """Store pieces; an existing piece stays."""
     for piece in pieces:
-        text = base64.b64encode(piece.data).decode("ascii")
+        text = b2a_base64(piece.data, newline=False).decode("ascii")
         db.execute("output_save", run_id=run_id, part=piece.offset, text=text, now=to_ms(now))
 
 
 def read(db: Database, run_id: str, *, after: int, limit: int) -> list[Shared]:
     """Return the pieces from an offset on, in order."""
     rows = db.rows("output_read", run_id=run_id, after=after, limit=limit)
-    return [Shared(part, base64.b64decode(text)) for part, text in rows]
+    return [Shared(part, a2b_base64(text)) for part, text in rows]
 
 
 def end(db: Database, run_id: str) -> int:
     """Return the end of the stored output of a run."""
     row = db.row("output_last", run_id=run_id)
-    return 0 if row is None else Shared(row[0], base64.b64decode(row[1])).end
+    return 0 if row is None else Shared(row[0], a2b_base64(row[1])).end
 
 
 def forget_runs(db: Database, run_ids: Sequence[str]) -> None:

@@ -27,7 +27,6 @@ from rota.store.rows import (
     value_of,
     write_json,
 )
-from rota.store.tables import budgets, queue
 
 NO_WORKER = ""
 _DISPATCHED, _RUNNING = Status.DISPATCHED, str(Status.RUNNING)
@@ -235,6 +234,8 @@ def release_run(
     lost: bool = False,
 ) -> bool:
     """Return a DISPATCHED run to the queue, where it may have to wait; release its pools and budgets."""
+    from rota.store.tables import budgets, queue
+
     released = db.rows(
         "run_release",
         id=run_id,
