@@ -14,6 +14,7 @@ from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from msgspec import Struct, field
+from msgspec.json import encode
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 from starlette.responses import JSONResponse, Response
 
@@ -241,10 +242,11 @@ class JsonAnswer(JSONResponse):
     """A JSON answer; operations return fixed shapes, so values are not validated again."""
 
     def render(self, content: Any) -> bytes:
-        """Return the body."""
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            "utf-8", "surrogatepass"
-        )
+        """Return the body; a text with half of a surrogate pair, which only `json` writes, as it is stored."""
+        try:
+            return encode(content)
+        except UnicodeEncodeError:
+            return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 from rota.model.errors import InvalidDuration
@@ -52,6 +53,7 @@ def cut_to_ms(at: datetime) -> datetime:
     return from_ms(to_ms(at.astimezone(UTC)))
 
 
+@lru_cache(maxsize=10_000)
 def iso(at: datetime) -> str:
     """Return `at` in UTC as ISO 8601 with `Z`; milliseconds only where there are any.
 

@@ -179,6 +179,9 @@ class DeliveryJson(typing.TypedDict):
     error: str | None
 
 
+_AS_THEY_ARE = frozenset({str, int, float, bool, list, dict, types.NoneType})
+
+
 def to_shape(shape: type[T], record: object, **computed: Any) -> T:
     """Return a record in a JSON shape, a TypedDict: each key is `computed`, or the attribute of its name."""
     return typing.cast(
@@ -187,6 +190,8 @@ def to_shape(shape: type[T], record: object, **computed: Any) -> T:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _AS_THEY_ARE:
+        return value
     match value:
         case Enum():
             return value.value

@@ -1,6 +1,7 @@
 """The JSON views of jobs and runs."""
 
 import os
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from rota.model.clock import iso
@@ -12,7 +13,7 @@ from rota.operations.groups import GroupJson, GroupView, group_json
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
 from rota.rules.schedule.instants import explain_schedule
-from rota.rules.schedule.preview import coming_fires
+from rota.rules.schedule.preview import UpcomingFire, coming_fires
 from rota.store.tables.jobs import digest_of
 from rota.text.jobs import workspace_of
 from rota.text.runs import attempts_of
@@ -145,7 +146,12 @@ def job_json(view: JobView, *, fires: int = 5) -> JobJson:
 
 def fires_json(job: Job, *, n: int) -> list[FireJson]:
     """Return the next fires of a job."""
-    return [to_shape(FireJson, fire, scheduled_for=fire.nominal) for fire in coming_fires(job, n=n)]
+    return [_fire_json(fire) for fire in coming_fires(job, n=n)]
+
+
+@lru_cache(maxsize=10_000)
+def _fire_json(fire: UpcomingFire) -> FireJson:
+    return to_shape(FireJson, fire, scheduled_for=fire.nominal)
 
 
 def whole_job_json(view: JobView, *, data: Any) -> WholeJobJson:

@@ -35,7 +35,7 @@ from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply
 from rota.operations.run_actions import refuse_start, trigger
 from rota.operations.runs import Query as RunQuery
-from rota.operations.runs import page_of_runs, show_run
+from rota.operations.runs import find_run, page_of_runs
 from rota.operations.views import WholeJobJson, fires_json, job_json, whole_job_json
 
 jobs_routes = Routes("jobs")
@@ -139,7 +139,7 @@ def trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Re
         return answer({"dry_run": True, "run": born.handle}, status=200)
     started = trigger(ctx.store, job, params=wish.params, force=wish.force, by=ctx.maker, now=ctx.now)
     ctx.wake()
-    run = show_run(ctx.store, started.id).run
+    run = ctx.store.read(partial(find_run, handle=started.id))
     return answer(run_json(run), status=202, headers={"Location": ctx.path(f"/runs/{run.id}")})
 
 

@@ -46,7 +46,7 @@ from rota.operations.output import fetch_output, follow_bytes, output_of, snapsh
 from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
-from rota.operations.runs import page_of_runs, show_run
+from rota.operations.runs import find_run, page_of_runs, show_run
 from rota.operations.views import WholeRunJson, whole_run_json
 
 runs_routes = Routes("runs")
@@ -164,7 +164,7 @@ def retry(ctx: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
     if done.born is None:
         return answer({"retried": done.run.handle, "params": dict(done.params), "would": "queue"}, status=202)
     ctx.wake()
-    made = show_run(ctx.store, done.born.id).run
+    made = ctx.store.read(partial(find_run, handle=done.born.id))
     headers = {"Location": ctx.path(f"/runs/{made.id}")}
     return answer({**run_json(made), "retried": done.run.handle}, status=202, headers=headers)
 
