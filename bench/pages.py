@@ -15,6 +15,7 @@ from tests.browser.chromium import CHROMIUM, FLAGS
 
 from bench.api import Goal, bare, served
 from bench.measuring import Report, Row, figure, quantile, scratch, sized
+from bench.rows import unguarded
 from bench.scheduling import CLOCK
 from rota.model.clock import to_ms
 from rota.operations.admin.access import read_token
@@ -55,23 +56,22 @@ FOLLOWED = {"runs": ("/ui/runs?each=true", "task"), "overview": ("/", "train"), 
 FILL_RUNS = """
 WITH RECURSIVE counted (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM counted WHERE n < :count - 1),
 placed (n, at) AS (SELECT n, :since + n * :step FROM counted),
-jobs (id, place) AS (SELECT id, row_number() OVER (ORDER BY name) - 1 FROM job WHERE name LIKE 'job-%')
-INSERT INTO run (id, job_id, number, version, trigger, status, reason, position, created_at, first_dispatched_at,
-    started_at, finished_at, error, result_summary)
-SELECT printf('%08x-%04x-7000-8000-%012x', at >> 16, at & 65535, n), id, n / :jobs + 1, 1, 'manual',
-    iif(n % 10, 'COMPLETED', 'FAILED'), iif(n % 10, NULL, 'exit_code'), at * 1048576, at, at, at + 20, at + 1500,
-    iif(n % 10, NULL, 'exit code 3: no such table: sales'), iif(n % 10, 'copied ' || n || ' files', NULL)
-FROM placed JOIN jobs ON place = n % :jobs
+jobs (seq, place) AS (SELECT seq, row_number() OVER (ORDER BY name) - 1 FROM job WHERE name LIKE 'job-%')
+INSERT INTO run (id, job, number, version, trigger, created_at)
+SELECT printf('%08x-%04x-7000-8000-%012x', at >> 16, at & 65535, n), seq, n / :jobs + 1, 1, 'manual', at
+FROM placed JOIN jobs ON place = n % :jobs ORDER BY n
 """
-FILL_EXECUTIONS = """
-INSERT INTO execution (id, run_id, job_id, worker_id, slot, epoch, boot_id, pid, pid_start, started_at, finished_at,
-    status, exit_code, artifacts)
-SELECT id, id, job_id, 'w', 0, 1, 'bench', 1, 1, started_at, finished_at, status, iif(status = 'FAILED', 3, 0),
-    iif(job_id = (SELECT id FROM job WHERE name = 'job-7'), :usage, NULL)
-FROM run
+FILL_ENDS = """
+INSERT INTO ended (run, job, status, reason, finished_at, first_dispatched_at, started_at, worker, slot, epoch, boot_id,
+    pid, pid_start, exit_code, error, result_summary, artifacts)
+SELECT seq, job, iif(seq % 10, 4, 5), iif(seq % 10, NULL, 'exit_code'), created_at + 1500, created_at, created_at + 20,
+    (SELECT min(seq) FROM worker), 0, (SELECT min(epoch) FROM process), 'bench', 1, 1, iif(seq % 10, 0, 3),
+    iif(seq % 10, NULL, 'exit code 3: no such table: sales'), iif(seq % 10, 'copied ' || seq || ' files', NULL),
+    iif(job = (SELECT seq FROM job WHERE name = 'job-7'), :usage, NULL)
+FROM run WHERE NOT EXISTS (SELECT 1 FROM ended WHERE ended.run = run.seq)
 """
-COUNT_NUMBERS = "UPDATE job SET run_number = (SELECT coalesce(max(number), 0) FROM run WHERE job_id = job.id)"
-COUNT_STATES = "INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run GROUP BY status"
+COUNT_NUMBERS = "UPDATE job SET run_number = (SELECT coalesce(max(number), 0) FROM run WHERE run.job = job.seq)"
+COUNT_STATES = "INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run_now GROUP BY status"
 USAGE = {"usage": {"requests": 3, "tokens_in": 1200, "tokens_out": 340, "usd_millionths": 4100, "model": "haiku"}}
 ANSWERED = """() => {
   const [load] = performance.getEntriesByType("navigation");
@@ -126,14 +126,14 @@ def _spread(shown: dict[str, list[float]]) -> str:
 
 
 def _fill(path: Path) -> None:
-    """Store runs and executions raw, as rota would have, in jobs that take turns."""
+    """Store runs and their ends raw, as rota would have, in jobs that take turns."""
     connection: apsw.Connection = connect(path)
-    connection.execute("PRAGMA foreign_keys = OFF").fetchall()
     step = SPAN // timedelta(milliseconds=1) // RUNS
     since = to_ms(CLOCK.now()) - step * RUNS
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(FILL_RUNS, {"count": RUNS, "since": since, "step": step, "jobs": JOBS}).fetchall()
-    connection.execute(FILL_EXECUTIONS, {"usage": json.dumps(USAGE)}).fetchall()
+    with unguarded(connection):
+        connection.execute(FILL_ENDS, {"usage": json.dumps(USAGE)}).fetchall()
     for statement in ("DELETE FROM change", "DELETE FROM counter", COUNT_STATES, COUNT_NUMBERS):
         connection.execute(statement).fetchall()
     connection.execute("COMMIT")

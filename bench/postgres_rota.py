@@ -19,12 +19,16 @@ from rota.engine.loops.leases import Leases
 from rota.engine.membership.control import collect_rarely
 from rota.store.postgres.setup import open_postgres
 
-DONE = "SELECT count(*) FROM execution WHERE status = 'COMPLETED'"  # not the runs: a million of them may wait
+DONE = "SELECT count(*) FROM ended WHERE status = 4"
 FILL = """
-INSERT INTO run (id, job_id, number, version, trigger, status, position, created_at)
-SELECT '01980000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'), job.id, number, job.version, 'manual', 'QUEUED',
-    number * 1048576, job.created_at
+INSERT INTO run (id, job, number, version, trigger, created_at)
+SELECT '01980000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'), job.seq, number, job.version, 'manual',
+    job.created_at
 FROM job, generate_series(1, CAST(%s AS bigint)) AS number
+"""
+FILL_QUEUE = """
+INSERT INTO live (run, job, state, lane_id, rank, position, created_at)
+SELECT seq, job, 1, lane_id, priority, number * 1048576, created_at FROM run
 """
 KEEP = """
 INSERT INTO counter (status, worker_id, count) SELECT 'QUEUED', '', count(*) FROM run;
@@ -42,9 +46,10 @@ def prepare(uri: str) -> None:
 def fill(uri: str, count: int) -> None:
     """Put runs into the queue, raw, with what the engine would have counted."""
     with psycopg.connect(uri) as connection:
-        connection.execute("ALTER TABLE run DISABLE TRIGGER USER")
+        connection.execute("ALTER TABLE live DISABLE TRIGGER USER")
         connection.execute(FILL, (count,))
-        connection.execute("ALTER TABLE run ENABLE TRIGGER USER")
+        connection.execute(FILL_QUEUE)
+        connection.execute("ALTER TABLE live ENABLE TRIGGER USER")
         connection.execute(KEEP)
 
 

@@ -116,9 +116,7 @@ def _fill(folder: Path, scenario: Scenario) -> None:
     store = store_in(folder)
     lanes = store.write(scenario.lanes)
     store.close()
-    rows.fill(QUEUED, lanes=lanes)
-    if scenario.blocked:
-        rows.block(scenario.blocked, lane_id=lanes[0])
+    rows.fill(QUEUED, lanes=lanes, blocked=scenario.blocked)
     if scenario.behind:
         rows.fill(scenario.behind, first=QUEUED + 1)
     rows.connection.execute("UPDATE job SET run_number = (SELECT max(number) FROM run)").fetchall()

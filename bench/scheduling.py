@@ -13,7 +13,7 @@ from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.loop import make_alarm
 from rota.engine.membership.session import close_session, open_session
 from rota.engine.scheduler import Engine
-from rota.engine.transactions.enqueue import enqueue
+from rota.engine.transactions.enqueue import Order, Wanted, enqueue, enqueue_many
 from rota.engine.transactions.finish import Finished
 from rota.engine.transactions.insert import RunRef
 from rota.model.records import Job
@@ -53,9 +53,9 @@ def put(db: Database, job: Job) -> RunRef:
 
 
 def put_many(db: Database, job: Job, count: int) -> None:
-    """Enqueue many runs in one transaction."""
-    for _ in range(count):
-        put(db, job)
+    """Enqueue many runs in one transaction, as `rota trigger --count` and the API do."""
+    order = Order(job, Trigger.MANUAL, chained=False)
+    enqueue_many(db, order, [Wanted()] * count, verdict=Allow(), now=CLOCK.now())
 
 
 class _NoProcesses:

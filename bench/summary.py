@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from bench.measuring import Report, figure, quantile, scratch, sized
-from bench.rows import RawRows
+from bench.rows import RawRows, unguarded
 from bench.scheduling import CLOCK, store_in
 from rota.http.server import HttpServerThread, Listening
 from rota.operations.status.heartbeat import Heartbeat, Liveness
@@ -24,14 +24,21 @@ LOOKS = sized(300, 10)
 COUNTS = 5
 FILL = """
 WITH RECURSIVE counted (number) AS (SELECT :first UNION ALL SELECT number + 1 FROM counted WHERE number < :last)
-INSERT INTO run (id, job_id, number, version, trigger, status, reason, position, created_at, finished_at)
-SELECT printf('01980000-0000-7000-8000-%012x', number), :job_id, number, 1, 'manual',
-    iif(number % 10, 'COMPLETED', 'FAILED'), iif(number % 10, NULL, 'exit_code'), number * 1048576, number, number
+INSERT INTO run (id, job, number, version, trigger, created_at)
+SELECT printf('01980000-0000-7000-8000-%012x', number), (SELECT seq FROM job WHERE id = :job_id), number, 1, 'manual',
+    number
 FROM counted
 """
-COUNT = "SELECT status, count(*) FROM run GROUP BY status"
+FILL_ENDS = """
+INSERT INTO ended (run, job, status, reason, finished_at, started_at)
+SELECT seq, job, iif(number % 10, 4, 5), iif(number % 10, NULL, 'exit_code'), number, number FROM run
+WHERE number BETWEEN :first AND :last
+"""
+COUNT = """
+SELECT status, count(*) FROM ended GROUP BY status UNION ALL SELECT state, count(*) FROM live GROUP BY state
+"""
 KEEP = """
-INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run GROUP BY status
+INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run_now GROUP BY status
 """
 BEAT = Heartbeat(Liveness.RUNNING, answer={"concurrency": 16, "slots_taken": 0})
 
@@ -41,7 +48,10 @@ def measure() -> Report:
     with scratch() as folder:
         rows = RawRows(folder)
         rows.fill(QUEUED)
-        rows.connection.execute(FILL, {"first": QUEUED + 1, "last": RUNS, "job_id": rows.job.id}).fetchall()
+        span = {"first": QUEUED + 1, "last": RUNS}
+        rows.connection.execute(FILL, {"job_id": rows.job.id, **span}).fetchall()
+        with unguarded(rows.connection):
+            rows.connection.execute(FILL_ENDS, span).fetchall()
         rows.connection.execute(KEEP).fetchall()
         counted = [_timed(lambda: rows.connection.execute(COUNT).fetchall()) for _ in range(COUNTS)]
         rows.connection.close()

@@ -106,7 +106,7 @@ async def test_a_request_beyond_the_limit_is_not_sent(scene: Scene, server) -> N
     (run,) = scene.history("work")
     assert (run.status, run.reason) == (Status.FAILED, Reason.EXCEPTION)
     assert raised[0].startswith(
-        "worker has no room for a request more: 5 of 5 requests used or reserved; it opens again"
+        "worker has no room for another request: 5 of 5 requests used or reserved; it opens again"
     )
 
 

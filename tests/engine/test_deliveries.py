@@ -193,7 +193,7 @@ async def test_an_endpoint_that_is_gone_is_told_nothing_more(scene: Scene) -> No
     await scene.advance("3h")
     assert len(scene.post.letters) == 1
     assert states(scene) == [("FAILED", 1)] * 3
-    assert "it is switched off: 410 Gone" in (stored(scene)[1].error or "")
+    assert "the target is disabled: 410 Gone" in (stored(scene)[1].error or "")
 
 
 async def test_an_address_that_is_refused_is_not_tried_again(scene: Scene) -> None:
@@ -258,7 +258,7 @@ async def test_a_target_that_is_gone_from_the_file_ends_its_deliveries(scene: Sc
     told(scene)
     await scene.advance("5m")
     assert states(scene) == [("FAILED", 2)]
-    assert stored(scene)[0].error == "there is no target of this name any more"
+    assert stored(scene)[0].error == "the target no longer exists"
 
 
 async def test_a_changed_address_holds_for_what_waits(scene: Scene) -> None:

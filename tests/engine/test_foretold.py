@@ -146,7 +146,7 @@ async def test_one_that_cannot_be_made_ready_fails_and_costs_the_others_nothing(
     scene.trigger("odd")
     await play_runs(scene, "work", runs=RUNS)
     assert [(run.reason, run.error) for run in scene.history("odd")] == [
-        (Reason.SPAWN_FAILED, "it cannot be called: RuntimeError: no")
+        (Reason.SPAWN_FAILED, "the call failed: RuntimeError: no")
     ]
     assert scene.told("work") == [("COMPLETED", None)] * RUNS
 

@@ -443,6 +443,9 @@ async def test_a_member_of_a_group_that_runs_is_not_pruned(scene):
 
 # what verify finds
 
+READY_AGAIN = """INSERT INTO live (run, job, state, lane_id, rank, position, created_at)
+    SELECT seq, job, 1, lane_id, priority, 1, created_at FROM run"""
+
 
 @pytest.mark.parametrize(
     ("statement", "said"),
@@ -454,11 +457,11 @@ async def test_a_member_of_a_group_that_runs_is_not_pruned(scene):
         ),
         ("UPDATE run_group SET size = 1", "has a member at place 3 of 1"),
         (
-            "UPDATE run SET status = 'CANCELLED', reason = 'requested' WHERE lane_id = 0",
+            "UPDATE ended SET status = 7, reason = 'requested' WHERE run = (SELECT seq FROM run WHERE lane_id = 0)",
             "is PARTIAL, but its run is CANCELLED/requested",
         ),
         (
-            "UPDATE run SET status = 'QUEUED', reason = NULL, finished_at = NULL WHERE place = 3",
+            f"""{READY_AGAIN} WHERE place = 3; DELETE FROM ended WHERE run = (SELECT seq FROM run WHERE place = 3)""",
             "is PARTIAL, but 1 of its members are not final",
         ),
         (
@@ -484,7 +487,11 @@ async def test_a_group_that_lost_its_members_or_its_row_is_found(unaudited):
     scene = unaudited
     declare(scene, group("nightly", "a", "b"))
     scene.trigger("nightly")
-    tamper(scene, "DELETE FROM run WHERE place = 2")
+    tamper(
+        scene,
+        "DELETE FROM live WHERE run = (SELECT seq FROM run WHERE place = 2)",
+        "DELETE FROM run WHERE place = 2",
+    )
     [found] = [one.text for one in audit(scene).violations if one.check is Check.GROUP]
     assert found == "has members at 1 of its 2 places"
     tamper(scene, "DELETE FROM run_group")
@@ -496,5 +503,6 @@ async def test_a_member_that_nobody_will_let_go_is_found(unaudited):
     scene = unaudited
     declare(scene, group("nightly", "a", "b"))
     scene.trigger("nightly")
-    tamper(scene, "UPDATE run SET waiting_for = 'predecessor' WHERE place = 1")
+    first = "run = (SELECT seq FROM run WHERE place = 1)"
+    tamper(scene, f"UPDATE live SET state = 0, waiting_for = 'predecessor' WHERE {first}")
     assert {one.check for one in audit(scene).violations} == {Check.WAITING}

@@ -496,17 +496,17 @@ def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
 def test_every_run_that_one_statement_moves_is_told(two):
     """Fifty share a row of the feed, and with it a number."""
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
-    born = [add_run(two.here, job).id for _ in range(120)]
+    born = [add_run(two.here, job) for _ in range(120)]
     holder = add_holder(two.here)
     seen = two.read(audit.bounds).last
-    taken = [runs.ClaimedSlot(run_id, "", slot, started=True) for slot, run_id in enumerate(born)]
+    taken = [runs.ClaimedSlot(run.seq, slot, started=True) for slot, run in enumerate(born)]
     moved = two.here.write(
         lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
     )
     assert moved == 120
     until(lambda: two.read(audit.bounds).last > seen, what="the change to be told")
     told = two.read(lambda db: audit.changes_after(db, seen, limit=1000))
-    assert {one.subject for one in told} == set(born)
+    assert {one.subject for one in told} == {run.id for run in born}
     assert len({one.seq for one in told}) == 3
 
 

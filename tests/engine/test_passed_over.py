@@ -19,7 +19,7 @@ async def test_a_run_that_was_held_without_a_change_starts_soon_after(scene: Sce
     scene.declare(command("held"))
     scene.trigger("held")
     with psycopg.connect(address_of(scene.settings.state)) as other:
-        other.execute("SELECT 1 FROM run FOR NO KEY UPDATE")
+        other.execute("SELECT 1 FROM live FOR NO KEY UPDATE")
         scene.engine.claimer.allowed = True
         await scene.claim_now()
         await scene.settle()

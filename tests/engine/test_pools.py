@@ -358,7 +358,7 @@ class TestVerify:
         unaudited.trigger("model")
         handle = unaudited.trigger("plain")
         lane = unaudited.history("model")[0].lane_id
-        tamper(unaudited, f"UPDATE run SET lane_id = {lane} WHERE lane_id = 1")
+        tamper(unaudited, *(f"UPDATE {table} SET lane_id = {lane} WHERE lane_id = 1" for table in ("run", "live")))
         (found,) = audit(unaudited).violations
         assert (found.run, found.check) == (handle, "pool")
 
@@ -366,7 +366,7 @@ class TestVerify:
         """INV-004."""
         put(unaudited, command("plain"))
         handle = unaudited.trigger("plain")
-        tamper(unaudited, "UPDATE run SET rank = 7")
+        tamper(unaudited, "UPDATE live SET rank = 7")
         (found,) = audit(unaudited).violations
         assert (found.run, found.check) == (handle, "order")
 

@@ -316,9 +316,10 @@ async def test_a_fixed_grid_is_deferred_too(scene: Scene) -> None:
     assert [row[2] for row in rows(scene, "grid")] == ["12:00", "12:40", "13:20-14:00", "14:40"]
 
 
-SKIP_SECOND = "UPDATE run SET status = 'SKIPPED', reason = '{}' WHERE number = 2"
-RENAME = "UPDATE run SET reason = '{}' WHERE reason = 'quiet_hours'"
-RUN_SECOND = "UPDATE run SET status = 'COMPLETED', reason = NULL WHERE number = 2"
+SECOND_RUN = "run = (SELECT seq FROM run WHERE number = 2)"
+SKIP_SECOND = f"UPDATE ended SET status = 6, reason = '{{}}', started_at = NULL WHERE {SECOND_RUN}"
+RENAME = "UPDATE ended SET reason = '{}' WHERE reason = 'quiet_hours'"
+RUN_SECOND = f"UPDATE ended SET status = 4, reason = NULL, started_at = finished_at WHERE {SECOND_RUN}"
 EARLY = "UPDATE run SET created_at = created_at - 3600000 WHERE number = 3"
 FORGERIES = {
     "a deferred night was missed": (quiet(HALF_HOURLY), RENAME.format("missed"), "quiet hours until"),

@@ -339,47 +339,58 @@ async def test_the_jitter_of_the_last_instant_before_the_end_is_that_of_any_othe
 
 TICK = "(SELECT id FROM job WHERE name = 'tick')"
 AFTER = "(SELECT id FROM job WHERE name = 'after')"
-COUNTED_ROW = f"job_id = {TICK} AND covers_to IS NOT NULL"
-LAST_RUN = f"job_id = {TICK} AND number = (SELECT max(number) FROM run WHERE job_id = {TICK})"
-COLUMNS = "version, trigger, scheduled_for, status, position, created_at, first_dispatched_at, finished_at"
-AGAIN = f"""INSERT INTO run (id, job_id, number, slot_key, {COLUMNS})
-    SELECT 'double', job_id, (SELECT run_number FROM job WHERE id = {TICK}), %s, {COLUMNS} FROM run
-    WHERE job_id = {TICK} AND number = 1"""
-SPAN = "job_id, spec, digest, schedules, tzdata, since"
-SLOT = "status, waiting_for, first_dispatched_at, started_at, worker_id, slot, epoch"
+TICKS = "job = (SELECT seq FROM job WHERE name = 'tick')"
+AFTERS = "job = (SELECT seq FROM job WHERE name = 'after')"
+COUNTED_ROW = f"{TICKS} AND covers_to IS NOT NULL"
+LAST_RUN = f"{TICKS} AND number = (SELECT max(number) FROM run WHERE {TICKS})"
+FIRST_END = f"run = (SELECT seq FROM run WHERE {TICKS} AND number = 1)"
+COUNTED_END = f"run = (SELECT seq FROM run WHERE {COUNTED_ROW})"
+COLUMNS = "version, trigger, scheduled_for, created_at"
+HOW = "job, status, finished_at, first_dispatched_at, started_at, worker, slot, epoch"
+
+
+def again(key: str) -> list[str]:
+    """Store the first run of `tick` a second time, with its end."""
+    return [
+        f"UPDATE job SET run_number = run_number + 1 WHERE id = {TICK}",
+        f"""INSERT INTO run (id, job, number, slot_key, {COLUMNS})
+        SELECT 'double', job, (SELECT run_number FROM job WHERE id = {TICK}), {key}, {COLUMNS} FROM run
+        WHERE {TICKS} AND number = 1""",
+        f"""INSERT INTO ended (run, {HOW}) SELECT (SELECT seq FROM run WHERE id = 'double'), {HOW} FROM ended
+        WHERE {FIRST_END}""",
+    ]
+
+
+def gone(where: str) -> list[str]:
+    """Delete runs with their ends, as if they had never been."""
+    return [f"DELETE FROM ended WHERE run IN (SELECT seq FROM run WHERE {where})", f"DELETE FROM run WHERE {where}"]
+
+
+SPAN = "job_id, job, spec, digest, schedules, tzdata, since"
+SLOT = "state, waiting_for, first_dispatched_at, started_at, worker, slot, epoch"
+LIVE = """INSERT INTO live (run, job, state, lane_id, rank, position, created_at)
+    SELECT seq, job, 1, lane_id, priority, 1, created_at FROM run"""
 BROKEN = {
-    "a row is deleted": (Check.LEDGER, "has no row", [f"DELETE FROM run WHERE job_id = {TICK} AND number = 3"]),
-    "the newest row is deleted": (Check.LEDGER, "has no row", [f"DELETE FROM run WHERE {LAST_RUN}"]),
-    "the counted row is deleted": (Check.LEDGER, "instants from", [f"DELETE FROM run WHERE {COUNTED_ROW}"]),
-    "a numbered fire is deleted": (
-        Check.LEDGER,
-        "fire #3 has no row",
-        [f"DELETE FROM run WHERE job_id = {AFTER} AND slot_key = '#3'"],
-    ),
+    "a row is deleted": (Check.LEDGER, "has no row", gone(f"{TICKS} AND number = 3")),
+    "the newest row is deleted": (Check.LEDGER, "has no row", gone(LAST_RUN)),
+    "the counted row is deleted": (Check.LEDGER, "instants from", gone(COUNTED_ROW)),
+    "a numbered fire is deleted": (Check.LEDGER, "fire #3 has no row", gone(f"{AFTERS} AND slot_key = '#3'")),
     "the newest numbered fire is deleted": (
         Check.LEDGER,
         "has no row, the job has counted",
-        [f"DELETE FROM run WHERE job_id = {AFTER} AND number = (SELECT run_number FROM job WHERE id = {AFTER})"],
+        gone(f"{AFTERS} AND number = (SELECT run_number FROM job WHERE id = {AFTER})"),
     ),
-    "a row is doubled under another key": (
-        Check.LEDGER,
-        "accounted for before",
-        [f"UPDATE job SET run_number = run_number + 1 WHERE id = {TICK}", AGAIN % "'1794745200001'"],
-    ),
-    "a row is doubled without its index": (
-        Check.LEDGER,
-        "has 2 rows",
-        ["DROP INDEX run_fire", f"UPDATE job SET run_number = run_number + 1 WHERE id = {TICK}", AGAIN % "slot_key"],
-    ),
+    "a row is doubled under another key": (Check.LEDGER, "accounted for before", again("'1794745200001'")),
+    "a row is doubled without its index": (Check.LEDGER, "has 2 rows", ["DROP INDEX run_fire", *again("slot_key")]),
     "a row covers no instant": (
         Check.LEDGER,
         "not an instant of its schedule",
-        [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = '1' WHERE job_id = {TICK} AND number = 2"],
+        [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = '1' WHERE {TICKS} AND number = 2"],
     ),
     "a key is not its instant": (
         Check.LEDGER,
         "has the key",
-        [f"UPDATE run SET slot_key = '12' WHERE job_id = {TICK} AND number = 2"],
+        [f"UPDATE run SET slot_key = '12' WHERE {TICKS} AND number = 2"],
     ),
     "the counted row ends too early": (
         Check.LEDGER,
@@ -446,40 +457,121 @@ BROKEN = {
             f"UPDATE job SET version = 2 WHERE id = {TICK}",
         ],
     ),
-    "a run has lost its execution": (
+    "a run that started has lost its slot": (
         Check.EXECUTION,
         "has no execution",
-        [f"DELETE FROM execution WHERE run_id = (SELECT id FROM run WHERE job_id = {TICK} AND number = 1)"],
+        [f"UPDATE ended SET slot = NULL WHERE {FIRST_END}"],
     ),
-    "an execution ended otherwise": (
+    "a run that started has lost its process": (
         Check.EXECUTION,
-        "its execution is FAILED",
-        [f"UPDATE execution SET status = 'FAILED' WHERE job_id = {AFTER}"],
+        "has no execution",
+        [f"UPDATE ended SET epoch = NULL WHERE {FIRST_END}"],
     ),
-    "an execution ended at another time": (
+    "an end of another job": (
         Check.EXECUTION,
-        "finished at another time",
-        [f"UPDATE execution SET finished_at = finished_at + 1 WHERE job_id = {AFTER}"],
+        "its execution belongs to another job",
+        [f"UPDATE ended SET job = (SELECT seq FROM job WHERE name = 'after') WHERE {FIRST_END}"],
+    ),
+    "an unfinished run of another job": (
+        Check.EXECUTION,
+        "its execution belongs to another job",
+        ["UPDATE live SET job = (SELECT seq FROM job WHERE name = 'after') WHERE state = 3"],
+    ),
+    "a skipped run that started": (
+        Check.EXECUTION,
+        "but it started",
+        [f"UPDATE ended SET started_at = finished_at WHERE {COUNTED_END}"],
+    ),
+    "a completed run that never started": (
+        Check.EXECUTION,
+        "but never started",
+        [f"UPDATE ended SET started_at = NULL WHERE {FIRST_END}"],
+    ),
+    "a run that started and was never dispatched": (
+        Check.EXECUTION,
+        "but was never dispatched",
+        [f"UPDATE ended SET first_dispatched_at = NULL WHERE {FIRST_END}"],
+    ),
+    "the run of a group in a slot": (
+        Check.EXECUTION,
+        "is a group's and has an execution",
+        [f"UPDATE run SET lane_id = 0 WHERE {TICKS} AND number = 1"],
+    ),
+    "a run without a state and without an end": (
+        Check.STATE,
+        "neither a state nor an end",
+        [f"DELETE FROM ended WHERE {FIRST_END}"],
+    ),
+    "an unfinished run without its state": (Check.STATE, "neither a state nor an end", ["DELETE FROM live"]),
+    "a run that ended and waits": (
+        Check.STATE,
+        "is unfinished as well",
+        [f"{LIVE} WHERE {TICKS} AND number = 1"],
     ),
     "a reason of another status": (
         Check.STATE,
         "a reason that this status does not have",
-        [f"UPDATE run SET reason = 'exit_code' WHERE {COUNTED_ROW}"],
+        [f"UPDATE ended SET reason = 'exit_code' WHERE {COUNTED_END}"],
     ),
-    "a final run without a finish": (
+    "a skip without a reason": (
         Check.STATE,
-        "finish time",
-        [f"UPDATE run SET finished_at = NULL WHERE {COUNTED_ROW}"],
+        "must have a reason",
+        [f"UPDATE ended SET reason = NULL WHERE {COUNTED_END}"],
+    ),
+    "a completed run with a reason": (
+        Check.STATE,
+        "must have a reason",
+        [f"UPDATE ended SET reason = 'exit_code' WHERE {FIRST_END}"],
+    ),
+    "a running run without a slot": (
+        Check.STATE,
+        "no worker holds it",
+        ["UPDATE live SET slot = NULL WHERE state = 3"],
+    ),
+    "a queued run with a slot": (
+        Check.STATE,
+        "still has a slot or a start",
+        ["UPDATE live SET slot = 9 WHERE state = 0"],
+    ),
+    "a queued run that started": (
+        Check.STATE,
+        "still has a slot or a start",
+        ["UPDATE live SET started_at = created_at WHERE state = 0"],
+    ),
+    "a running run that waits": (
+        Check.STATE,
+        "but waits for poll",
+        ["UPDATE live SET waiting_for = 'poll' WHERE state = 3"],
+    ),
+    "a queued run without a place": (
+        Check.STATE,
+        "no place in the order",
+        ["UPDATE live SET position = 0 WHERE state = 0"],
+    ),
+    "a scheduled run without its key": (
+        Check.STATE,
+        "does not fit its key",
+        [f"UPDATE run SET slot_key = NULL WHERE {TICKS} AND number = 1"],
+    ),
+    "a run of a version that is not there": (
+        Check.STATE,
+        "its version 99 is not there",
+        [f"UPDATE run SET version = 99 WHERE {TICKS} AND number = 1"],
     ),
     "a run dispatched after it started": (
         Check.TIME,
         "out of order",
-        [f"UPDATE run SET first_dispatched_at = started_at + 200000 WHERE job_id = {TICK} AND number = 1"],
+        [f"UPDATE ended SET first_dispatched_at = started_at + 200000 WHERE {FIRST_END}"],
+    ),
+    "a run that ended before it started": (
+        Check.TIME,
+        "out of order",
+        [f"UPDATE ended SET finished_at = started_at - 200000 WHERE {FIRST_END}"],
     ),
     "a number given twice": (
         Check.NUMBER,
         "given to 2 runs",
-        ["DROP INDEX run_number", f"UPDATE run SET number = 2 WHERE job_id = {TICK} AND number = 1"],
+        ["DROP INDEX run_number", f"UPDATE run SET number = 2 WHERE {TICKS} AND number = 1"],
     ),
     "a number beyond the counter": (
         Check.NUMBER,
@@ -489,14 +581,14 @@ BROKEN = {
     "a wait that nothing ends": (
         Check.WAITING,
         "for ever",
-        ["UPDATE run SET predecessor_id = 'gone' WHERE waiting_for = 'predecessor'"],
+        ["UPDATE live SET predecessor_id = 'gone' WHERE waiting_for = 'predecessor'"],
     ),
     "two runs in a slot": (
         Check.STATE,
         "holds 2 runs",
         [
-            "DROP INDEX run_slot",
-            f"UPDATE run SET ({SLOT}) = (SELECT {SLOT} FROM run WHERE status = 'RUNNING') WHERE status = 'QUEUED'",
+            "DROP INDEX live_slot",
+            f"UPDATE live SET ({SLOT}) = (SELECT {SLOT} FROM live WHERE state = 3) WHERE state = 0",
         ],
     ),
     "a counter is off by one": (
@@ -514,18 +606,35 @@ BROKEN = {
     "a changed index": (
         Check.SCHEMA,
         "index run_fire is not as rota makes it",
-        ["DROP INDEX run_fire", "CREATE INDEX run_fire ON run (job_id, slot_key)"],
+        ["DROP INDEX run_fire", "CREATE INDEX run_fire ON run (job, slot_key)"],
     ),
-    "a foreign index": (Check.SCHEMA, "index mine is not rota's", ["CREATE INDEX mine ON run (error)"]),
+    "a foreign index": (Check.SCHEMA, "index mine is not rota's", ["CREATE INDEX mine ON ended (error)"]),
     "a reference to nothing": (
         Check.INTEGRITY,
         "without its",
-        [f"DELETE FROM execution WHERE job_id = {TICK}", f"DELETE FROM job_version WHERE job_id = {TICK}"],
+        [f"DELETE FROM job_version WHERE job_id = {TICK}"],
     ),
-    "an execution of no process": (
+    "an unfinished run of no process": (
         Check.INTEGRITY,
         "without its",
-        ["UPDATE execution SET epoch = 999999 WHERE id = (SELECT min(id) FROM execution)"],
+        ["UPDATE live SET epoch = 999999 WHERE state = 3"],
+    ),
+    "an unfinished run of no worker": (
+        Check.INTEGRITY,
+        "without its",
+        ["UPDATE live SET worker = 999999 WHERE state = 3"],
+    ),
+    "an end of no process": (Check.INTEGRITY, "without its", [f"UPDATE ended SET epoch = 999999 WHERE {FIRST_END}"]),
+    "an end of no worker": (Check.INTEGRITY, "without its", [f"UPDATE ended SET worker = 999999 WHERE {FIRST_END}"]),
+    "an end of no run": (
+        Check.INTEGRITY,
+        "without its",
+        [f"DELETE FROM run WHERE {TICKS} AND number = 1"],
+    ),
+    "a state of no run": (
+        Check.INTEGRITY,
+        "without its",
+        ["DELETE FROM run WHERE seq = (SELECT run FROM live WHERE state = 3)"],
     ),
 }
 
@@ -564,8 +673,8 @@ async def test_a_foreign_table_is_found_where_the_file_is_rotas_alone(unaudited:
 
 
 async def test_a_missing_trigger_is_found(unaudited: Scene) -> None:
-    drop_trigger(unaudited, "run_final", table="run")
-    assert [violation.text for violation in audit(unaudited).violations] == ["the trigger run_final is missing"]
+    drop_trigger(unaudited, "ended_is_final", table="ended")
+    assert [violation.text for violation in audit(unaudited).violations] == ["the trigger ended_is_final is missing"]
 
 
 async def test_a_violation_names_job_and_run(unaudited: Scene) -> None:

@@ -1,4 +1,4 @@
-"""`rota verify` over direct calls: executions without a run, their slots, their owners and their processes (R-13)."""
+"""`rota verify` over direct calls, which have no run: their slots, their owners and their processes (R-13)."""
 
 import contextlib
 import os
@@ -49,22 +49,22 @@ BROKEN = {
     "a finished call that somebody carries": (
         Check.EXECUTION,
         "is finished, but a process still carries it",
-        "INSERT INTO direct_hold (execution_id, epoch) SELECT id, epoch FROM execution WHERE id = '{ended}'",
+        "INSERT INTO direct_hold (execution_id, epoch) SELECT id, epoch FROM call WHERE id = '{ended}'",
     ),
     "a call that ended before it started": (
         Check.EXECUTION,
         "finished before it started",
-        "UPDATE execution SET finished_at = started_at - 3600000 WHERE id = '{ended}'",
+        "UPDATE call SET finished_at = started_at - 3600000 WHERE id = '{ended}'",
     ),
     "a call of a version that is not there": (
         Check.EXECUTION,
         "executes version 99, which is not there",
-        "UPDATE execution SET version = 99 WHERE id = '{ended}'",
+        "UPDATE call SET version = 99 WHERE id = '{ended}'",
     ),
     "a call in the slot of a run": (
         Check.STATE,
         "holds 2 runs or direct calls",
-        "UPDATE execution SET slot = (SELECT slot FROM run WHERE status = 'RUNNING') WHERE id = '{running}'",
+        "UPDATE call SET slot = (SELECT slot FROM live WHERE state = 3) WHERE id = '{running}'",
     ),
     "a call whose process is gone": (
         Check.OWNER,
@@ -88,7 +88,7 @@ async def test_what_is_wrong_with_a_direct_call_is_found(unaudited: Scene, name:
     """INV-002, INV-003."""
     ended, running = await with_calls(unaudited)
     check, text, statement = BROKEN[name]
-    dropped = ["DROP INDEX IF EXISTS execution_slot"] if "slot" in name else []
+    dropped = ["DROP INDEX call_slot"] if "slot" in name else []
     tamper(unaudited, *dropped, statement.format(ended=ended, running=running))
     if "gone" in name:
         unaudited.processes.living.clear()

@@ -141,7 +141,7 @@ async def test_a_source_without_an_item_skips_the_run_and_leaves_no_row(scene: S
     scene.trigger("fix")
     await scene.settle()
     assert scene.told("fix") == [("SKIPPED", "no_work")]
-    assert scene.history("fix")[0].error == "run shelf has nothing to do"
+    assert scene.history("fix")[0].error == "run shelf has no items"
     assert claims(scene) == []
 
 
@@ -390,7 +390,7 @@ async def test_an_answer_that_never_comes_is_released_when_it_can_come_no_more(s
 
 async def test_an_answer_that_comes_after_its_release_is_given_back_once_more(scene: Scene) -> None:
     shelf = stock(scene, "a")
-    shelf.refuses = SourceError("it did not answer within 30 s")
+    shelf.refuses = SourceError("no answer within 30 s")
     scene.declare(fixer())
     scene.trigger("fix")
     await scene.settle()

@@ -154,7 +154,7 @@ def _poison(path: Path, *, now: int) -> None:
     database = sqlite3.connect(path)
     for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         database.execute(f"DROP TRIGGER {name}")
-    run, job = database.execute("SELECT id, job_id FROM run WHERE error IS NOT NULL").fetchone()
+    run, job = database.execute("SELECT id, job_id FROM run_now WHERE error IS NOT NULL").fetchone()
     rows = {
         "provider_hold": {
             "pool": "agent:reviewer",

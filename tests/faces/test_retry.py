@@ -95,7 +95,7 @@ def test_r_31_a_run_whose_automatic_retry_waits_for_its_backoff_is_run_again_in_
     assert "transform:1  retried as transform:3" in transforms.ok("retry", "transform:1")
     replaced = transforms.json("show", "transform:2")
     assert (replaced["status"], replaced["reason"]) == ("CANCELLED", "replaced")
-    assert "transform:3 was started by hand and takes its place" in transforms.ok("show", "transform:2")
+    assert "transform:3 was started by hand and replaces it" in transforms.ok("show", "transform:2")
     assert "replacing the retry transform:2" in transforms.ok("explain", "transform:3")
 
 

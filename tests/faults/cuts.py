@@ -117,7 +117,7 @@ def _compared(connection: apsw.Connection, folder: Path, facts: list[dict[str, A
 
     check = [row[0] for row in connection.execute("PRAGMA integrity_check")]
     check += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]
-    stored = dict(connection.execute("SELECT id, status FROM run").fetchall())
+    stored = dict(connection.execute("SELECT id, status FROM run_now").fetchall())
     lost = [f"{fact['id']} {fact['status']}" for fact in facts if fact["kind"] == "run" and not _kept(fact, stored)]
     lost += [fact["name"] for fact in facts if fact["kind"] == "outcome" and not (folder / fact["name"]).exists()]
     jobs = {row[0] for row in connection.execute("SELECT name FROM job")}

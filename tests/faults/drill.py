@@ -38,7 +38,7 @@ SECOND = 1000
 OLD = timedelta(days=2)
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "SKIPPED")
 NEVER_RAN = ("absent", "QUEUED", "SKIPPED")
-WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND id <= ?"
+WAITING = "SELECT count(*) FROM live JOIN run ON run.seq = live.run WHERE live.state = 1 AND run.id <= ?"
 
 FILE = """
 scheduler: {crash_guard: false, tick: 2s, shutdown_grace: "0", concurrency: 40}
@@ -240,7 +240,7 @@ class Drill(Project):
 
     def status(self, run_id: str) -> str:
         """Return the status of a run as it is stored."""
-        found = self.rows("SELECT status FROM run WHERE id = ?", run_id)
+        found = self.rows("SELECT status FROM run_now WHERE id = ?", run_id)
         return str(found[0][0]) if found else "absent"
 
     def until_status(self, run_id: str, *statuses: str) -> None:
@@ -304,7 +304,7 @@ class Drill(Project):
     def damage(self) -> Damage:
         """Look at what is left once nothing serves any more."""
         # Lane 0 holds the runs of groups: they do nothing themselves, and go on when the next scheduler starts.
-        stored: dict[str, str] = dict(self.rows("SELECT id, status FROM run WHERE lane_id <> 0"))
+        stored: dict[str, str] = dict(self.rows("SELECT id, status FROM run_now WHERE lane_id <> 0"))
         left = [f"{run_id} is {status}" for run_id, status in stored.items() if status in ("DISPATCHED", "RUNNING")]
         left += [f"process {pid}" for pid in self.tagged()]
         return Damage(
@@ -329,7 +329,7 @@ class Drill(Project):
     def _untold(self) -> list[str]:
         """Return what nobody was told of, whatever died in between (DEC-009)."""
         unwritten = self.rows(
-            "SELECT j.name || ':' || r.number FROM run r JOIN job j ON j.id = r.job_id WHERE j.name = 'after' "
+            "SELECT r.job || ':' || r.number FROM run_now r WHERE r.job = 'after' "
             "AND r.status = 'COMPLETED' AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.run_id = r.id)"
         )
         told = self.folder / "told"

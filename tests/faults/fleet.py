@@ -31,14 +31,14 @@ NO_SERVER = 69
 SELDOM = 0.5
 STRIDE = 7
 """So that also few jobs are of all kinds."""
-UNFINISHED = "SELECT count(*) FROM run WHERE status IN ('QUEUED', 'DISPATCHED', 'RUNNING')"
+UNFINISHED = "SELECT count(*) FROM live"
 AHEAD = "SELECT count(*) FROM job WHERE next_for IS NOT NULL"
 LATE_JOBS = "SELECT name, next_for, next_at FROM job WHERE next_for IS NOT NULL LIMIT 5"
 LATE_RUNS = """
-SELECT job.name, run.id, run.status, run.epoch, run.slot, run.waiting_for, run.not_before, process.ended_at,
+SELECT run.job, run.id, run.status, run.epoch, run.slot, run.waiting_for, run.not_before, process.ended_at,
     process.lease_until
-FROM run JOIN job ON job.id = job_id LEFT JOIN process ON process.epoch = run.epoch
-WHERE run.status IN ('QUEUED', 'DISPATCHED', 'RUNNING') LIMIT 5
+FROM live JOIN run_now AS run ON run.seq = live.run LEFT JOIN process ON process.epoch = run.epoch
+LIMIT 5
 """
 LINKS = """
 SELECT pid, state, wait_event, pg_blocking_pids(pid), now() - xact_start, left(query, 100) FROM pg_stat_activity

@@ -83,7 +83,7 @@ class Storm(Struct):
 
     def _room(self) -> bool:
         """Return whether the queue is short enough for more: it must be empty soon after the storm."""
-        queued = self.drill.rows("SELECT count(*) FROM run WHERE status = 'QUEUED'")
+        queued = self.drill.rows("SELECT count(*) FROM live WHERE state < 2")
         return int(queued[0][0]) < MANY
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 Read = Callable[..., list[tuple[Any, ...]]]
 """Returns the rows of a statement with `?` for each value that follows it."""
-ROWS = "SELECT scheduled_for, covers_to, count FROM run WHERE job_id = ? AND trigger = 'schedule' ORDER BY 1"
+ROWS = "SELECT scheduled_for, covers_to, count FROM run_now WHERE job_id = ? AND trigger = 'schedule' ORDER BY 1"
 JOB = "SELECT id, COALESCE(next_for, held_for), ledger_from FROM job WHERE name = ?"
 
 

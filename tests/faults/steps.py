@@ -58,11 +58,11 @@ class Trial(Struct, frozen=True):
         return [f"{reason} after a step of {seconds} s" for reason in told if reason != "timed_out"]
 
     def _newest(self, job: str) -> int:
-        sql = "SELECT COALESCE(max(r.number), 0) FROM run r JOIN job j ON j.id = r.job_id WHERE j.name = ?"
+        sql = "SELECT COALESCE(max(number), 0) FROM run_now WHERE job = ?"
         return int(self.drill.rows(sql, job)[0][0])
 
     def _told(self, run_id: str) -> str:
-        return str(self.drill.rows("SELECT reason FROM run WHERE id = ?", run_id)[0][0])
+        return str(self.drill.rows("SELECT reason FROM run_now WHERE id = ?", run_id)[0][0])
 
     def early(self) -> list[str]:
         """Return the runs that were made before their instant."""

@@ -44,11 +44,10 @@ MANY = 3
 WORST = ("restart_fast", "restart_immediate", "stop_long", "swallow_long")
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = 'storm' AND pid <> pg_backend_pid()"
 ROWS = """
-SELECT job.name, scheduled_for, covers_to, count, run.id
-FROM run JOIN job ON job.id = job_id WHERE run.trigger = 'schedule'
+SELECT job, scheduled_for, covers_to, count, id FROM run_now WHERE trigger = 'schedule'
 """
 CREATED = "SELECT name, created_at FROM job WHERE name NOT LIKE 'rota/%'"
-DONE = "SELECT run.id FROM run JOIN job ON job.id = job_id WHERE status = 'COMPLETED' AND job.name <> 'command'"
+DONE = "SELECT id FROM run_now WHERE status = 'COMPLETED' AND job <> 'command'"
 SHOWN = 10
 
 

@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 @pytest.fixture
 def innocent() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with rota."""
+    """A process that has no items with rota."""
     process = subprocess.Popen(["sleep", "1000"])
     yield process
     process.kill()
@@ -75,10 +75,10 @@ def pretend(project: Project, **values: object) -> None:
     """Store another owner of the execution than the one that was there: the guard against that is lifted meanwhile."""
     connection = apsw.Connection(str(project.state / "rota.db"))
     try:
-        ((guard,),) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'inv_002'").fetchall()
-        connection.execute("DROP TRIGGER inv_002")
+        ((guard,),) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'live_moves'").fetchall()
+        connection.execute("DROP TRIGGER live_moves")
         for column, value in values.items():
-            connection.execute(f"UPDATE execution SET {column} = ?", (value,))
+            connection.execute(f"UPDATE live SET {column} = ?", (value,))
         connection.execute(guard)
     finally:
         connection.close()
@@ -101,7 +101,7 @@ def test_r23_a_cancel_never_signals_an_innocent_process_with_the_keepers_old_pid
 ) -> None:
     killed_while_it_ran(project)
     pretend(project, pid=innocent.pid)
-    assert "no process of it" in project.rota("cancel", "long:1").stdout
+    assert "nor the process runs here" in project.rota("cancel", "long:1").stdout
     assert innocent.poll() is None
     project.serve()
     until(lambda: project.told("long")[0][0] in ("CANCELLED", "FAILED"), what="the end")

@@ -44,7 +44,7 @@ from rota.store.tables import queue
 from rota.testing.doubles import CountingStore, Script
 from tests.engine.calling import call as ask_call
 from tests.engine.calling import reserve, withdraw
-from tests.machine.model import Call, Ending, Group, Job, Model, Refused, Run
+from tests.machine.model import QUEUED, Call, Ending, Group, Job, Model, Refused, Run
 from tests.machine.standing import MS, NOON, Standing
 from tests.memory import in_memory
 from tests.scene import Scene, forget_scenes
@@ -276,13 +276,14 @@ class Machine(Standing):
         line[run.priority].remove(run.handle)
         run.priority = priority
         others = line.setdefault(priority, [])
-        stored = self.scene.store.read(partial(find_run, handle=run.handle))
-        ahead = [handle for handle in others if self.position(handle) < (stored.position, stored.id)]
-        others.insert(len(ahead), run.handle)
+        queued = [place for place, handle in enumerate(others) if self.model.runs[handle].status == QUEUED]
+        own = self.position(run.handle)
+        behind = [place for place in queued if self.position(others[place]) > own]
+        others.insert(behind[0] if behind else len(others), run.handle)
 
-    def position(self, handle: str) -> tuple[int, str]:
+    def position(self, handle: str) -> tuple[int, int]:
         found = self.scene.store.read(partial(find_run, handle=handle))
-        return found.position, found.id
+        return found.position, found.seq
 
     def run_at(self, pick: int) -> Run:
         found = list(self.model.runs.values())

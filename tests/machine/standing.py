@@ -16,15 +16,15 @@ from tests.scene import Beside, Scene
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 RUNS = """
-SELECT job.name, run.number, run.status, run.reason, run.trigger, run.attempt, before.name || ':' || earlier.number,
+SELECT run.job, run.number, run.status, run.reason, run.trigger, run.attempt, earlier.job || ':' || earlier.number,
     run.priority, run.params, run.waiting_for, run.not_before, run.cancel_reason,
     run_group.name || ':' || run_group.number, run.place, run.scheduled_for
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN run_group ON run_group.id = run.group_id
-LEFT JOIN run earlier ON earlier.id = run.retry_of LEFT JOIN job before ON before.id = earlier.job_id
+FROM run_now AS run LEFT JOIN run_group ON run_group.id = run.group_id
+LEFT JOIN run_now AS earlier ON earlier.id = run.retry_of
 """
 QUEUE = """
-SELECT job.name, run.number FROM run JOIN job ON job.id = run.job_id WHERE run.status = 'QUEUED' AND run.lane_id > 0
-ORDER BY run.priority DESC, run.position, run.created_at, run.id
+SELECT job, number FROM run_now WHERE status = 'QUEUED' AND lane_id > 0
+ORDER BY priority DESC, position, created_at, seq
 """
 PARAMS = 6
 """Where they stand in such a row, behind the handle."""

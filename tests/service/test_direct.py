@@ -169,7 +169,7 @@ def test_ctrl_c_gives_up_the_place_of_a_waiting_caller(served: Project) -> None:
     waiting.waits()
     waiting.process.send_signal(signal.SIGINT)
     code, printed = waiting.ends()
-    assert (code, "given up" in printed) == (130, True)
+    assert (code, "quick  cancelled" in printed) == (130, True)
     assert direct(served)["waiting"] == []
     open_gate(served)
     assert current.ends()[0] == 0

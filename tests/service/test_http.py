@@ -155,7 +155,7 @@ def test_what_was_acknowledged_survives_a_kill(mortal: Project) -> None:
 @pytest.mark.parametrize(
     ("flags", "code", "told"),
     [
-        (["--listen", "0.0.0.0:0"], 78, "nothing encrypts it"),
+        (["--listen", "0.0.0.0:0"], 78, "without encryption"),
         (["--listen", "192.0.2.1:0", "--behind-proxy"], 69, "cannot listen on"),
         (["--listen", "127.0.0.1:0", "--tls-cert", "nowhere.pem"], 69, "cannot be used"),
         (["--no-http", "--behind-proxy"], 2, "cannot be combined"),

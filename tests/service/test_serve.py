@@ -299,6 +299,6 @@ def test_commands_of_a_newer_rota_leave_the_database_of_an_older_scheduler_alone
     status = project.rota("status", check=False)
     assert status.returncode == 1
     assert "scheduler running" in status.stdout
-    assert "has to be upgraded" in status.stdout
+    assert "needs an upgrade to" in status.stdout
     project.rota("stop")
     assert ended(server) == 0

@@ -160,7 +160,7 @@ def test_a_scheduler_that_can_start_nothing_is_unhealthy_until_there_is_room(pro
     assert project.rota("status").returncode == 0
 
 
-@pytest.mark.parametrize("damage", ["DROP TABLE job", "DROP TABLE run"])
+@pytest.mark.parametrize("damage", ["DROP TABLE job", "DROP TABLE run", "DROP TABLE live"])
 def test_a_scheduler_whose_tables_are_gone_is_unhealthy(project: Project, damage: str) -> None:
     project.write(TICKING.format(state=".rota"))
     project.serve(http=True)
@@ -318,7 +318,7 @@ def test_a_lock_held_for_long_delays_writes_and_loses_none(project: Project) -> 
         refused = project.rota("trigger", "short", check=False)
         assert refused.returncode == 75
         assert str(project.state / "rota.db") in refused.stderr
-        until(lambda: "held by another process" in attention(project), what="status to show the lock")
+        until(lambda: "locked by another process" in attention(project), what="status to show the lock")
     project.until_told("long", [("FAILED", "exit_code")])
     project.rota("run", "short")
 
@@ -329,7 +329,7 @@ def test_a_state_folder_that_was_replaced_is_not_served_any_longer(project: Proj
     project.vanish()
     project.rota("apply")
     assert ended(server) == 74
-    assert f"the state folder {project.state} vanished or was replaced" in project.log()
+    assert f"the state folder {project.state} disappeared or was replaced" in project.log()
     assert project.told("long") == []
 
 
@@ -393,11 +393,11 @@ def test_a_missing_index_is_found_at_the_start(project: Project) -> None:
     project.write(WAITING.format(state=".rota"))
     project.rota("apply")
     with sqlite3.connect(project.state / "rota.db") as connection:
-        connection.execute("DROP INDEX run_ready")
+        connection.execute("DROP INDEX live_ready")
     connection.close()
     refused = project.rota("serve", check=False)
     assert refused.returncode == 78
-    assert "no such index: run_ready" in refused.stderr
+    assert "no such index: live_ready" in refused.stderr
 
 
 def test_damage_is_found_beside_the_work_after_an_unclean_stop(project: Project) -> None:

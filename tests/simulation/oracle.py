@@ -131,9 +131,7 @@ def examine(played: Played) -> list[str]:
     for name, book in played.books.items():
         wrongs += [f"{kind}: {name}: {text}" for kind, text in _Job(played, name, book).wrongs()]
     wrongs += _unfinished(played)
-    handles = {
-        handle for (handle,) in played.query("SELECT name || ':' || number FROM run JOIN job ON job.id = job_id")
-    }
+    handles = {handle for (handle,) in played.query("SELECT job || ':' || number FROM run_now")}
     wrongs += [
         f"lost: {handle} was acknowledged and is not there" for handle in played.triggered if handle not in handles
     ]
@@ -147,7 +145,7 @@ class _Job:
         self.played = played
         self.book = book
         self.job = played.job(name)
-        rows = played.query(f"SELECT {COLUMNS} FROM run WHERE job_id = ? ORDER BY number", self.job.id)
+        rows = played.query(f"SELECT {COLUMNS} FROM run_now WHERE job_id = ? ORDER BY number", self.job.id)
         self.rows = [Row(*row) for row in rows]
         self.scheduled = [row for row in self.rows if row.trigger == "schedule"]
         self.last_of = {row.chain_id or row.id: row for row in sorted(self.rows, key=lambda row: row.attempt)}
@@ -397,14 +395,14 @@ def _unfinished(played: Played) -> Iterator[str]:
     unfinished = [
         Row(*row)
         for row in played.query(
-            f"SELECT {COLUMNS} FROM run WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')"
+            f"SELECT {COLUMNS} FROM run_now WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')"
         )
     ]
     ids = {row.id for row in unfinished}
     engine = played.world.engine
     paused = bool(played.query("SELECT 1 FROM meta WHERE key = 'paused_all'"))
     full = sum(row.status != "QUEUED" for row in unfinished) >= played.day.slots
-    jobs_of = dict(played.query("SELECT id, job_id FROM run"))
+    jobs_of = dict(played.query("SELECT id, job_id FROM run_now"))
     for row in unfinished:
         if row.status != "QUEUED":
             tree = played.world.machine.trees.get(row.id)
@@ -427,13 +425,13 @@ def _unfinished(played: Played) -> Iterator[str]:
 
 def _left(played: Played) -> Iterator[str]:
     """No process lives without its run."""
-    running = {run_id for (run_id,) in played.query("SELECT id FROM run WHERE status IN ('RUNNING', 'DISPATCHED')")}
+    running = {run_id for (run_id,) in played.query("SELECT id FROM run_now WHERE status IN ('RUNNING', 'DISPATCHED')")}
     machine = played.world.machine
     for tree in [*machine.trees.values(), *machine.older]:
         if tree.living and (tree.run_id not in running or tree in machine.older):
             yield f"left: processes of {tree.handle} live on"
     for run_id, status, handle in played.query(
-        "SELECT run.id, status, name || ':' || number FROM run JOIN job ON job.id = job_id WHERE started_at IS NOT NULL"
+        "SELECT id, status, job || ':' || number FROM run_now WHERE started_at IS NOT NULL"
     ):
         if handle not in machine.begun and status == "COMPLETED":
             yield f"lost: {handle} ({run_id}) is COMPLETED and never began"

@@ -307,7 +307,7 @@ class Played:
     def _highest(self, name: str) -> datetime:
         """Return the last instant of the calendar that has its row."""
         row = self.query(
-            "SELECT max(coalesce(covers_to, scheduled_for)) FROM run WHERE job_id = ? AND slot_key NOT LIKE '#%'",
+            "SELECT max(coalesce(covers_to, scheduled_for)) FROM run_now WHERE job_id = ? AND slot_key NOT LIKE '#%'",
             self.job(name).id,
         )[0]
         return from_ms(row[0] or 0)

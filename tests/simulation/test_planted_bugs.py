@@ -32,13 +32,13 @@ SET_CHILD_SUBREAPER = 36
 EDITS = (
     (
         "unique_key_dropped",
-        "store/sql/sqlite/migrations/0003_queue.sql",
+        "store/sql/sqlite/migrations/0014_row_states.sql",
         "CREATE UNIQUE INDEX run_fire",
         "CREATE INDEX run_fire",
     ),
     (
         "unique_key_dropped",
-        "store/sql/postgres/migrations/0007_everything.sql",
+        "store/sql/postgres/migrations/0014_row_states.sql",
         "CREATE UNIQUE INDEX run_fire",
         "CREATE INDEX run_fire",
     ),
@@ -69,17 +69,17 @@ EDITS = (
     (
         "no_epoch_check",
         "store/queries.py",
-        "LOCK.sub(lock, text)",
+        "            text = file.read_bytes().decode()",
         (
-            r're.sub(r"\bepoch (IS|IS NOT DISTINCT FROM) :epoch\b", r"CAST(:epoch AS bigint) \1 :epoch",'
-            " LOCK.sub(lock, text))"
+            r'            text = re.sub(r"\bepoch (IS|IS NOT DISTINCT FROM) :epoch\b",'
+            r' r"CAST(:epoch AS bigint) \1 :epoch", file.read_bytes().decode())'
         ),
     ),
     (
         "unknown_key_ignored",
         "declare/keys.py",
-        "    problems += [_unknown(table, name) for name in raw if name not in table.keys]",
-        "    problems += []",
+        "            problems.append(_unknown(table, name))",
+        "            continue  # planted",
     ),
     (
         "recovery_without_kill",

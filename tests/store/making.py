@@ -84,16 +84,15 @@ def add_holder(store: Store, *, pid: int = 4321) -> ClaimOwner:
 
 
 def dispatch(db: Database, run: Run, holder: ClaimOwner, *, slot: int = 0, started: bool = False) -> bool:
-    taken = runs.ClaimedSlot(run.id, run.job_id, slot, started)
+    taken = runs.ClaimedSlot(run.seq, slot, started)
     return runs.claim_runs(db, [taken], worker_id=holder.worker_id, epoch=holder.epoch, now=NOW) == 1
 
 
 def begin(db: Database, run: Run, holder: ClaimOwner, *, slot: int = 0, at: datetime = NOW) -> bool:
     """Claim a run and start it, with its execution."""
-    moved = dispatch(db, run, holder, slot=slot) and runs.start_run(db, run.id, epoch=holder.epoch, now=at)
-    begun = runs.ClaimedSlot(run.id, run.job_id, slot, started=True)
-    runs.insert_executions(db, [begun], worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=at)
-    return moved
+    return dispatch(db, run, holder, slot=slot) and runs.start_run(
+        db, run.id, epoch=holder.epoch, process=PROCESS, now=at
+    )
 
 
 def end(db: Database, run: Run, holder: ClaimOwner, outcome: Outcome = DONE, *, at: datetime = NOW + MINUTE) -> bool:

@@ -142,18 +142,19 @@ def test_an_older_database_is_counted_when_it_is_upgraded(tmp_path):
     connection.execute("INSERT INTO worker VALUES ('w', 'host', 0)")
     connection.execute("INSERT INTO process VALUES (1, 'w', 'serve', 'boot', 1, 1, 'lock', '0', 0, NULL, NULL, NULL)")
     rows = [
-        ("QUEUED", None, None, None),
-        ("QUEUED", None, None, None),
-        ("RUNNING", None, None, "w"),
-        ("DISPATCHED", None, None, "w"),
-        ("FAILED", "exit_code", 1, "w"),
+        ("QUEUED", None, None, None, None),
+        ("QUEUED", None, None, None, None),
+        ("RUNNING", None, 0, None, "w"),
+        ("DISPATCHED", None, None, None, "w"),
+        ("FAILED", "exit_code", 0, 1, "w"),
     ]
-    for number, (status, reason, finished_at, worker_id) in enumerate(rows, 1):
+    for number, (status, reason, started_at, finished_at, worker_id) in enumerate(rows, 1):
         connection.execute(
             """INSERT INTO run (id, job_id, number, version, trigger, status, reason, position, created_at, started_at,
                 finished_at, worker_id, slot, epoch, lane_id)
-            VALUES (?1, 'j', ?2, 1, 'manual', ?3, ?4, 0, 0, 0, ?5, ?6, ?2, 1, 1)""",
-            (str(number), number, status, reason, finished_at, worker_id),
+            VALUES (?1, 'j', ?2, 1, 'manual', ?3, ?4, 0, 0, ?5, ?6, ?7, iif(?7 IS NULL, NULL, ?2),
+                iif(?7 IS NULL, NULL, 1), 1)""",
+            (str(number), number, status, reason, started_at, finished_at, worker_id),
         )
     connection.close()
     store = open_store(path, now=NOW)

@@ -31,7 +31,7 @@ def test_the_queue_is_what_is_stored_and_nothing_else_dec_008(store, backend):
     job = add_job(store)
     for number in range(4):
         add_run(store, job, at=NOW + number * SECOND, priority=number % 2, rank=number % 2, position=10 - number)
-    statement = "SELECT number FROM run WHERE status = 'QUEUED' ORDER BY rank DESC, position, created_at, id"
+    statement = "SELECT number FROM run_now WHERE status = 'QUEUED' ORDER BY rank DESC, position, created_at, seq"
     numbers = [number for (number,) in backend.sql(statement)]
     ready = store.read(lambda db: queue.runs_of(db, queue.ready(db, limit=10)))
     assert [run.number for run in ready] == numbers == [4, 2, 3, 1]

@@ -17,7 +17,7 @@ from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.queue_order import NO_POOLS, Pool, room_of, walk
 from rota.store.driver import Database, Store
 from rota.store.tables import queue, runs
-from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look, seen
+from tests.store.making import CANCELLED, DONE, NOW, PROCESS, add_holder, add_job, look, seen
 
 TIMED_OUT = Outcome(Status.FAILED, Reason.TIMED_OUT)
 OLLAMA = (Draw("ollama"),)
@@ -201,7 +201,8 @@ class TestClaiming:
 
         def look(db: Database) -> list[str]:
             (head,) = queue.heads(db)
-            assert head.run_id == first
+            taken = seen(db, first)
+            assert head.seq == taken.seq
             if meanwhile == "one comes in front":
                 newborn = runs.NewRun(id=new_id(NOW), job=job, trigger=Trigger.MANUAL, created_at=NOW, priority=1)
                 create_run(db, newborn)
@@ -210,12 +211,12 @@ class TestClaiming:
             else:
                 runs.claim_runs(
                     db,
-                    [runs.ClaimedSlot(first, "", 0, started=False)],
+                    [runs.ClaimedSlot(taken.seq, 0, started=False)],
                     worker_id=holder.worker_id,
                     epoch=holder.epoch,
                     now=NOW,
                 )
-            return [one.run_id for one in queue.behind(db, head, limit=9)]
+            return [runs.run_by_seq(db, one.seq).id for one in queue.behind(db, head, limit=9)]
 
         assert store.write(look) == [second, third]
 
@@ -231,11 +232,12 @@ class TestClaiming:
         for number in range(40):
             enqueue(store, drawn.choice(often if number < 30 else made), later=number, priority=drawn.randrange(2))
         everybody = store.read(lambda db: queue.front(db, limit=99))
+        by_key = store.read(lambda db: {head.seq: runs.run_by_seq(db, head.seq).id for head in everybody})
         room = room_of(Pool(name, capacity, 0) for name, capacity in capacities.items())
         free = drawn.randint(1, 3)
         wanted = walk(everybody, room, free=free, following=lambda _: None)
         assert len(everybody) == 40
-        assert ids(claim_for(store, holder, *range(free))) == [head.run_id for head in wanted]
+        assert ids(claim_for(store, holder, *range(free))) == [by_key[head.seq] for head in wanted]
 
     def test_an_expired_run_takes_nothing_of_its_pool(self, store):
         declare(store, ollama=1)
@@ -348,7 +350,7 @@ def test_a_started_run_that_completes_gives_its_pools_back(store):
     job, holder = add_job(store, pools=OLLAMA), add_holder(store)
     run = enqueue(store, job)
     claim_for(store, holder, 0)
-    store.write(lambda db: runs.start_run(db, run, epoch=holder.epoch, now=NOW))
+    store.write(lambda db: runs.start_run(db, run, epoch=holder.epoch, process=PROCESS, now=NOW))
     ending = runs.RunEnd(run, DONE, expected=Status.RUNNING, at=NOW)
     store.write(lambda db: end_runs(db, [ending], epoch=holder.epoch, now=NOW))
     assert used(store) == {"ollama": 0}

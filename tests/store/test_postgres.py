@@ -893,7 +893,7 @@ def test_a_change_of_which_nobody_knows_is_told_as_that(store, proxy):
         put(db, "key")
         proxy.on_answer = swallow
 
-    with pytest.raises(DatabaseGone, match="not known yet"):
+    with pytest.raises(DatabaseGone, match="its result is unknown"):
         store.write(operation)
 
 

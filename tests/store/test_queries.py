@@ -24,7 +24,10 @@ METHODS = {"rows", "row", "execute", "records", "defer", "prefetch"}
 FUNCTIONS = {"value_of", "instant_of"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-STATUS_CHANGE = re.compile(r"\bUPDATE run\b(?:(?!\bWHERE\b).)*\bSET\b(?:(?!\bWHERE\b).)*\bstatus = ", re.DOTALL)
+STATUS_CHANGE = re.compile(
+    r"\bINSERT INTO (?:live|ended)\b|\bUPDATE live\b(?:(?!\bWHERE\b).)*\bSET\b(?:(?!\bWHERE\b).)*\bstate = ",
+    re.DOTALL,
+)
 TEXT_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")
 
 

@@ -27,6 +27,8 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
+    open_store(path, now=NOW).close()
+    connect(path).execute("VACUUM").fetchall()  # its migrations leave free pages, which would be room on a full disk
     store = open_store(path, now=NOW)
     yield store
     store.close()

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.clock import to_ms
-from rota.model.records import Outcome
-from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.model.errors import InvariantRefused
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.states import FINAL, Reason, Status, Trigger, WaitingFor
 from rota.store.tables import audit, jobs, run_queries, runs
 from tests.store.making import (
     DONE,
@@ -105,8 +106,10 @@ order = st.tuples(st.integers(-1, 0), st.integers(0, 2), st.integers(0, 2), st.s
 
 @settings(max_examples=100)
 @given(st.lists(order, min_size=3, max_size=12), st.integers(1, 3))
-def test_candidates_come_by_priority_position_creation_and_id_inv_004(store, backend, made, free):
-    backend.sql("DELETE FROM run")
+def test_candidates_come_by_priority_position_creation_and_key_inv_004(store, backend, made, free):
+    backend.sql(
+        "INSERT INTO ended (run, job, status, reason, finished_at) SELECT run, job, 7, 'requested', 1 FROM live"
+    )
     job = store.read(lambda db: jobs.job_by_name(db, "backup")) or add_job(store)
 
     def insert(db):
@@ -115,14 +118,16 @@ def test_candidates_come_by_priority_position_creation_and_id_inv_004(store, bac
     rows = []
     for run, (priority, position, _, waits) in zip(store.write(insert), made, strict=True):
         backend.sql(
-            "UPDATE run SET rank = :priority, position = :position, waiting_for = :waiting_for WHERE id = :id",
-            id=run.id,
+            """UPDATE live SET rank = :priority, position = :position, state = :state, waiting_for = :waiting_for
+            WHERE run = :run""",
+            run=run.seq,
             priority=priority,
             position=position,
+            state=runs.WAITING if waits else runs.READY,
             waiting_for="predecessor" if waits else None,
         )
         if not waits:
-            rows.append((-priority, position, run.created_at, run.id))
+            rows.append((-priority, position, run.created_at, run.seq, run.id))
     found = [candidate.id for candidate in store.read(lambda db: runs.candidates(db, free=free))]
     assert found == [row[-1] for row in sorted(rows)][:free]
 
@@ -148,7 +153,8 @@ def test_only_queued_runs_that_wait_for_nothing_are_candidates(store):
 def test_a_claim_takes_slot_and_epoch_and_is_made_once_r_01(store):
     run, holder = add_run(store, add_job(store)), add_holder(store)
     assert store.write(lambda db: dispatch(db, run, holder, slot=3))
-    assert not store.write(lambda db: dispatch(db, run, holder, slot=4))
+    with pytest.raises(InvariantRefused):
+        store.write(lambda db: dispatch(db, run, holder, slot=4))
     found = look(store, run)
     assert (found.status, found.slot, found.epoch, found.worker_id) == (
         Status.DISPATCHED, 3, holder.epoch, holder.worker_id
@@ -160,7 +166,9 @@ def test_a_claim_takes_slot_and_epoch_and_is_made_once_r_01(store):
 def test_a_waiting_run_cannot_be_claimed_r_02(store):
     holder = add_holder(store)
     run = add_run(store, add_job(store), waiting_for=WaitingFor.CONDITION)
-    assert not store.write(lambda db: dispatch(db, run, holder))
+    with pytest.raises(InvariantRefused):
+        store.write(lambda db: dispatch(db, run, holder))
+    assert look(store, run) == run
 
 
 def test_a_claim_may_start_at_once_r_01(store):
@@ -189,16 +197,15 @@ def test_a_slot_holds_one_run_inv_003(store, backend):
     assert store.write(lambda db: dispatch(db, second, holder, slot=0))
 
 
-def test_a_slot_holds_one_unfinished_execution_inv_003(store, backend):
+def test_a_run_does_not_move_into_the_slot_of_another_inv_003(store, backend):
     job, holder = add_job(store), add_holder(store)
     run_in(store, Status.RUNNING, job, holder=holder, slot=1)
     second = run_in(store, Status.DISPATCHED, job, holder=holder, slot=2)
-    insert = """INSERT INTO execution (id, run_id, job_id, worker_id, slot, epoch, boot_id, pid, pid_start, started_at)
-        VALUES ('x', :run, :job, :worker, :slot, :epoch, 'boot', 1, 1, 1)"""
-    place = {"run": second.id, "job": job.id, "worker": holder.worker_id, "epoch": holder.epoch}
-    with pytest.raises(backend.refusal):
-        backend.sql(insert, slot=1, **place)
-    backend.sql(insert, slot=2, **place)
+    for slot in (1, 3):  # another one's, and one that is free: a slot is given by a claim alone
+        with pytest.raises(backend.refusal):
+            backend.sql("UPDATE live SET slot = :slot WHERE run = :run", run=second.seq, slot=slot)
+    assert look(store, second) == second
+    assert store.read(lambda db: runs.taken_slots(db, holder.worker_id)) == {1, 2}
 
 
 def test_a_slot_is_free_again_when_its_run_is_final_inv_003(store):
@@ -208,20 +215,22 @@ def test_a_slot_is_free_again_when_its_run_is_final_inv_003(store):
     assert store.read(lambda db: runs.taken_slots(db, holder.worker_id)) == set()
 
 
-def test_a_run_has_one_execution(store, backend):
+def test_a_run_has_one_execution(store):
+    """Neither a claim nor a start begins it anew."""
     job, holder = add_job(store), add_holder(store)
-    run = run_in(store, Status.COMPLETED, job, holder=holder)
-    with pytest.raises(backend.refusal):
-        store.write(
-            lambda db: runs.insert_executions(
-                db,
-                [runs.ClaimedSlot(run.id, job.id, 5, started=True)],
-                worker_id=holder.worker_id,
-                epoch=holder.epoch,
-                process=PROCESS,
-                now=NOW,
+    for slot, status in enumerate((Status.RUNNING, *sorted(FINAL))):
+        run = run_in(store, status, job, holder=holder, slot=slot)
+        execution = store.read(lambda db, run=run: runs.execution_of_run(db, run.id))
+        assert (execution is None) == (status is Status.SKIPPED)
+        with pytest.raises(InvariantRefused):
+            store.write(lambda db, run=run: dispatch(db, run, holder, slot=9, started=True))
+        assert not store.write(
+            lambda db, run=run: runs.start_run(
+                db, run.id, epoch=holder.epoch, process=ProcessIdentity("other", 1, 1), now=NOW + MINUTE
             )
         )
+        assert look(store, run) == run
+        assert store.read(lambda db, run=run: runs.execution_of_run(db, run.id)) == execution
 
 
 def test_a_released_run_is_back_in_the_queue_without_slot_and_epoch_r_01(store):
@@ -284,7 +293,7 @@ def test_a_write_that_names_a_stale_epoch_changes_nothing_r_22(store, write):
     run = run_in(store, status, job, holder=holder)
     stale = holder.epoch + 1
     writes = {
-        "start": lambda db: runs.start_run(db, run.id, epoch=stale, now=NOW),
+        "start": lambda db: runs.start_run(db, run.id, epoch=stale, process=PROCESS, now=NOW),
         "release": lambda db: runs.release_run(db, run.id, epoch=stale),
         "finish": lambda db: runs.finish_runs(db, [runs.RunEnd(run.id, DONE, expected=status, at=NOW)], epoch=stale),
         "adopt": lambda db: db.execute("run_adopt", id=run.id, epoch=holder.epoch, expected=stale) == 1,
@@ -452,7 +461,6 @@ def test_runs_that_end_together_are_stored_each_as_it_ended(store, outcomes):
 
     def finish(db):
         assert {run.id for run in runs.finish_runs(db, ends, epoch=holder.epoch)} == {run.id for run in ended}
-        runs.finish_executions(db, ends)
 
     store.write(finish)
     for run, outcome in zip(ended, outcomes, strict=True):
@@ -466,7 +474,7 @@ def test_runs_that_end_together_are_stored_each_as_it_ended(store, outcomes):
 def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     job, holder = add_job(store), add_holder(store)
     made = [add_run(store, job) for _ in range(3)]
-    taken = [runs.ClaimedSlot(run.id, run.job_id, slot, started=slot == 2) for slot, run in enumerate(made)]
+    taken = [runs.ClaimedSlot(run.seq, slot, started=slot == 2) for slot, run in enumerate(made)]
     claimed = store.write(
         lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
     )
@@ -478,7 +486,7 @@ def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
 
 @pytest.mark.parametrize("wrong", ["it is taken already", "it is named twice", "it waits"])
 def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_come_into_its_slot_inv_003(
-    store, backend, wrong
+    store, wrong
 ):
     job, holder = add_job(store), add_holder(store)
     first = add_run(store, job)
@@ -489,18 +497,18 @@ def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_
     before = [look(store, run) for run in (first, second)]
 
     def claim(db):
-        taken = [runs.ClaimedSlot(run.id, run.job_id, slot, started=True) for slot, run in enumerate((first, second))]
+        taken = [runs.ClaimedSlot(run.seq, slot, started=True) for slot, run in enumerate((first, second))]
         runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
-        runs.insert_executions(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=NOW)
 
-    with pytest.raises(backend.refusal):
+    with pytest.raises(InvariantRefused, match="1 of 2 runs were not claimable"):
         store.write(claim)
     assert [look(store, run) for run in (first, second)] == before
 
 
 def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not(store):
     job, holder = add_job(store), add_holder(store)
-    added = [add_run(store, job).id for _ in range(3)]
+    made = [add_run(store, job) for _ in range(3)]
+    added = [run.id for run in made]
 
     def told(after: int) -> list[audit.Change]:
         return store.read(lambda db: audit.changes_after(db, after, limit=9))
@@ -508,7 +516,7 @@ def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not
     # A transaction in progress, whosever it is, holds back what came after it.
     until(lambda: added[2] in [change.subject for change in told(0)], what="the births to be told")
     known = told(0)[-1].seq
-    taken = [runs.ClaimedSlot(run_id, "", slot, started=True) for slot, run_id in enumerate(added[:2])]
+    taken = [runs.ClaimedSlot(run.seq, slot, started=True) for slot, run in enumerate(made[:2])]
     store.write(lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW))
     store.write(lambda db: runs.note_decisions(db, added[2], {"conditions": []}))
     until(lambda: len(told(known)) >= 2, what="the claims to be told")

@@ -100,7 +100,7 @@ def read_argument(value: Any) -> str:
     """Return a text that a program cannot take for one of its options."""
     text = read_text(value)
     if text.lstrip().startswith("-"):
-        hint = "an agent program would take it for an option"
+        hint = "the agent program would read it as an option"
         raise BadValue(f"{shown(text)} begins with `-`", hint=hint)
     return text
 

@@ -70,7 +70,7 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings)
     task = agent_task(claimed, run, surroundings)
     kind = adapter(work.adapter, work.options)
     if kind.invoke is None:
-        raise SpawnFailed(f"the agent {work.agent} runs inside the scheduler", hint="it has no process of its own")
+        raise SpawnFailed(f"the agent {work.agent} runs inside the scheduler", hint="it has no separate process")
     _refuse_options(task)
     invocation = kind.invoke(task)
     around = replace(claimed.spec.work, cwd=task.cwd)
@@ -98,7 +98,7 @@ def _refuse_options(task: AgentTask) -> None:
     for name, words in values.items():
         for word in words:
             if (word or "").lstrip().startswith("-"):
-                hint = "an agent program would take it for an option"
+                hint = "the agent program would read it as an option"
                 raise SpawnFailed(f"{name}: {word!r} begins with `-`", hint=hint)
 
 

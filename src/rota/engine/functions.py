@@ -51,7 +51,7 @@ def called_task(claimed: Claimed, context: JobContext, *, settings: Settings) ->
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise SpawnFailed(f"{folder} cannot be made: {error.strerror}", hint="look at the state folder") from error
+        raise SpawnFailed(f"{folder} cannot be created: {error.strerror}", hint="check the state folder") from error
     return replace(task, cancelled=lambda: context.cancelled)
 
 
@@ -162,7 +162,7 @@ class InProcessFunctions:
         try:
             return self._make_call(claimed)
         except Exception as error:  # a broken object of a user must not stop the others
-            text = cut(f"it cannot be called: {type(error).__name__}: {error}", ERROR_LIMIT)
+            text = cut(f"the call failed: {type(error).__name__}: {error}", ERROR_LIMIT)
             return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text)
 
     def _make_call(self, claimed: Claimed) -> FunctionCall | Outcome:

@@ -181,7 +181,7 @@ def answer(condition: Condition, result: CheckResult, *, took_ms: int) -> Condit
     if result.timed_out:
         return ConditionResult(title, "error", "timed out", took_ms)
     if result.exit_code is None:
-        return ConditionResult(title, "error", result.error or "it ended without an exit code", took_ms)
+        return ConditionResult(title, "error", result.error or "no exit code", took_ms)
     detail = f"exit {result.exit_code}, expected 0 (true) or {FALSE_EXIT} (false)"
     said = next((line.strip() for line in reversed(result.output.splitlines()) if line.strip()), "")
     return ConditionResult(title, "error", f"{detail}: {said[:SAID_LIMIT]}" if said else detail, took_ms)

@@ -252,11 +252,11 @@ def _end_processes(db: Database, *, dead: Sequence[int], now: datetime) -> None:
         processes.end_process(db, epoch, ending="lost", now=now)
 
 
-HINT = "work continues as far as it can; stop {who} and put back a backup with `rota restore`"
-_GONE_HINT = "nothing more was started; put it back, or start again with an empty one"
+HINT = "work continues as far as possible; stop {who} and restore a backup with `rota restore`"
+_GONE_HINT = "no more runs were started; restore it, or start again with an empty one"
 _OVERWRITTEN_HINT = (
     "nothing more was started, and the file is left as it was found; before you use it remove the files beside it"
-    " that end in -wal and -shm, or put back a backup with `rota restore`"
+    " that end in -wal and -shm, or restore a backup with `rota restore`"
 )
 
 
@@ -286,7 +286,7 @@ class DamageCheck:
         except RotaError as error:
             found = (str(error),)
         if found:
-            self.found = f"{self._path} is damaged: {found[0]}; put back a backup"
+            self.found = f"{self._path} is damaged: {found[0]}; restore a backup"
             log.error("database is corrupt", path=str(self._path), found=found, hint=self._hint)
         else:
             log.debug("database integrity check passed")
@@ -336,7 +336,7 @@ class StateWatch:
         Only the second look in a row counts: the first one may have met a checkpoint.
         """
         if file_identity(self._anchor) != self._identity:
-            return Loss(f"the state folder {self._anchor.parent} vanished or was replaced", _GONE_HINT)
+            return Loss(f"the state folder {self._anchor.parent} disappeared or was replaced", _GONE_HINT)
         if self._head is None or not self._is_overwritten(self._head):
             self._doubtful = False
             return None
@@ -377,7 +377,7 @@ def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, 
     work_items.leave_all(db, f"restored from a backup of {host}: its items are left as they are", now=now)
     _close_runs(db, host=host, now=now)
     _close_calls(db, host=host, now=now)
-    notifications.leave_all(db, f"restored from a backup of {host}, which told or tells of it itself", now=now)
+    notifications.leave_all(db, f"restored from a backup of {host}, which sends the report itself", now=now)
     for process in processes.open_processes(db):
         release_leaked_by(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="detached", now=now)
@@ -414,7 +414,7 @@ def _close_calls(db: Database, *, host: str, now: datetime) -> None:
 
 
 def _unknown_end(host: str) -> Outcome:
-    error = f"it ran on {host} when the backup was made; how it ended is not known here"
+    error = f"it ran on {host} when the backup was made; its result is unknown here"
     return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error=error)
 
 

@@ -123,6 +123,8 @@ class Run(Struct, frozen=True):
     """The usage of its execution, as `usage_json` writes it."""
     denied_tools: tuple[str, ...] = ()
     session_id: str | None = None
+    seq: int = 0
+    """Its key in the database: the order in which runs were stored."""
 
     @property
     def handle(self) -> str:

@@ -60,11 +60,11 @@ def pool_wait(db: Database, run: Run) -> PoolWait | None:
     draws = queue.lane_draws(db).get(run.lane_id, ())
     if not draws:
         return None
-    order = (-run.rank, run.position, to_ms(run.created_at), run.id)
+    order = (-run.rank, run.position, to_ms(run.created_at), run.seq)
     short = shortage(Head(order, run.lane_id, draws), queue.pools(db), queue.heads(db))
     if short is None:
         return None
-    first = runs.run_by_id(db, short.behind) if short.behind else None
+    first = runs.run_by_seq(db, short.behind) if short.behind else None
     holders = queue.holders(db, short.pool.name, limit=HOLDERS_SHOWN)
     return PoolWait(short, tuple(holders), first.handle if first else None)
 

@@ -14,8 +14,8 @@ from rota.model.spec import Draw
 NO_POOLS, GROUP_LANE = 1, 0
 """The lane of runs without pools, and the lane of groups, which take no slot and are never claimed."""
 
-Order = tuple[int, int, int, str]
-"""Negated rank, position, creation and id: the least goes first."""
+Order = tuple[int, int, int, int]
+"""Negated rank, position, creation and key: the least goes first."""
 
 
 class Head(Struct, frozen=True):
@@ -26,8 +26,8 @@ class Head(Struct, frozen=True):
     draws: tuple[Draw, ...] = ()
 
     @property
-    def run_id(self) -> str:
-        """The id of the run."""
+    def seq(self) -> int:
+        """The key of the run."""
         return self.order[3]
 
 
@@ -49,7 +49,7 @@ class Shortage(Struct, frozen=True):
 
     pool: Pool
     cost: int
-    behind: str | None = None
+    behind: int | None = None
 
 
 class Room(Struct):
@@ -135,12 +135,12 @@ def shortage(run: Head, pools: Iterable[Pool], heads: Iterable[Head]) -> Shortag
     """Return the pool that keeps a run waiting in the next claim, None if there is room."""
     named = {pool.name: pool for pool in pools}
     room = room_of(named.values())
-    keepers: dict[str, str] = {}
+    keepers: dict[str, int] = {}
     for head in sorted((head for head in heads if head.order < run.order), key=lambda head: head.order):
         if room.lacks(head.draws) is not None:
             before = set(room.held)
             room.hold(head.draws)
-            keepers.update(dict.fromkeys(room.held - before, head.run_id))
+            keepers.update(dict.fromkeys(room.held - before, head.seq))
     name = room.closes(run.draws) or room.lacks(run.draws)
     if name is None:
         return None

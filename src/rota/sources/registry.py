@@ -83,7 +83,7 @@ def make(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
     try:
         made = factory(**options)
     except Exception as error:
-        raise SourceError(f"{name} cannot be made: {type(error).__name__}: {error}".rstrip(": ")) from error
+        raise SourceError(f"{name} cannot be created: {type(error).__name__}: {error}".rstrip(": ")) from error
     missing = lacking(made)
     if missing is not None:
         raise SourceError(f"{name} has no method {missing}", hint=f"a work source has {', '.join(REQUIRED_METHODS)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 
 from rota import faults
+from rota.log import log
 from rota.model.amounts import counted
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError, UpgradeBlocked
@@ -40,7 +41,7 @@ def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore
     """Open the database at `path`; create or upgrade it if needed, never replace it."""
     if not path.exists():
         if not create:
-            raise StateError(f"there is no database {path}", hint="`rota serve` or `rota apply` makes it")
+            raise StateError(f"there is no database {path}", hint="`rota serve` or `rota apply` creates it")
         _create(path)
     store = SqliteStore(path)
     with translated(path):
@@ -94,7 +95,7 @@ def _is_present(connection: apsw.Connection, path: Path) -> bool:
     if not connection.table_exists(None, "migration"):
         raise DatabaseCorrupt(
             f"the database {path} has no record of its migrations",
-            hint="it was changed by something else; put back a backup, or move the file away to start empty",
+            hint="it was changed by something else; restore a backup, or move the file away to start empty",
         )
     return _applied(connection) == {number: digest(script) for number, _, script in load_migrations("sqlite")}
 
@@ -123,7 +124,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
             rows, table = counted(len(broken), "row"), broken[0][0]
             raise DatabaseCorrupt(
                 f"{rows} of {path} with a broken reference, the first in the table {table}",
-                hint="nothing was changed; put back a backup",
+                hint="nothing was changed; restore a backup",
             )
         faults.point("migrate.written")
         connection.execute("COMMIT")
@@ -165,6 +166,8 @@ def _copy_before(path: Path, applied: dict[int, str], *, newest: int) -> Path | 
     """Copy a database with data under our write lock, as the way back to the older rota."""
     if not applied:
         return None
+    megabytes = path.stat().st_size // 1_000_000
+    log.warning("upgrading the database", path=str(path), schema=newest, before=max(applied), megabytes=megabytes)
     copy = path.parent / "backups" / f"before-{newest}.db"
     with reachable(copy):
         copy.parent.mkdir(mode=0o700, exist_ok=True)
@@ -185,13 +188,13 @@ def check_applied(applied: dict[int, str], wanted: list[tuple[int, str, str]], p
     if applied and max(applied) > newest:
         raise DatabaseNewer(
             f"the database {place} has schema {max(applied)}, this rota knows {newest}",
-            hint="upgrade rota, or put back a backup made before the upgrade",
+            hint="upgrade rota, or restore a backup made before the upgrade",
         )
     for number, name, script in wanted:
         if number in applied and applied[number] != digest(script):
             raise DatabaseCorrupt(
-                f"migration {number} ({name}) of {place} is not the one this rota has",
-                hint="the database was made by another build; use that build, or put back a backup",
+                f"migration {number} ({name}) of {place} differs from that of this rota",
+                hint="the database was created by another build; use that build, or restore a backup",
             )
 
 

@@ -177,8 +177,8 @@ class CopyEnd(ABC):
 
     def unsettled(self) -> Unsettled:
         """Return the active work."""
-        runs = self.ask("SELECT count(*) FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND lane_id <> 0")
-        calls = self.ask("SELECT count(*) FROM execution WHERE run_id IS NULL AND finished_at IS NULL")
+        runs = self.ask("SELECT count(*) FROM live WHERE slot IS NOT NULL")
+        calls = self.ask("SELECT count(*) FROM call WHERE finished_at IS NULL")
         return Unsettled(_number(runs), _number(calls) + _number(self.ask("SELECT count(*) FROM direct_wait")))
 
     def batch(self, table: Table, after: Sequence[Any] | None) -> list[Row]:

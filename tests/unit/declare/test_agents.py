@@ -235,15 +235,15 @@ def test_trust_in_the_project_is_off_unless_the_job_or_its_agent_says_so() -> No
         ("agents: {r: {adapter: claude, mdoel: x}}\n", '1:31: agents.r.mdoel: unknown key; did you mean "model"?'),
         (
             "agents: {r: {adapter: claude, model: --yolo}}\n",
-            '1:31: agents.r.model: "--yolo" begins with `-`; an agent program would take it for an option',
+            '1:31: agents.r.model: "--yolo" begins with `-`; the agent program would read it as an option',
         ),
         (
             "jobs: {j: {prompt: x, model: ' -m --yolo'}}\n",
-            '1:23: jobs.j.model: " -m --yolo" begins with `-`; an agent program would take it for an option',
+            '1:23: jobs.j.model: " -m --yolo" begins with `-`; the agent program would read it as an option',
         ),
         (
             "jobs: {j: {prompt: x, allowed_tools: [Read, -p]}}\n",
-            '1:45: jobs.j.allowed_tools[1]: "-p" begins with `-`; an agent program would take it for an option',
+            '1:45: jobs.j.allowed_tools[1]: "-p" begins with `-`; the agent program would read it as an option',
         ),
         ("agents: {r: 5}\n", "1:10: agents.r: 5 is not a map of keys"),
         ("agents: [r]\n", "1:1: agents: is not a map of agents; write each agent under its name"),

@@ -15,8 +15,17 @@ NOTHING: tuple[Draw, ...] = ()
 ELEVEN = datetime(2026, 11, 15, 11, tzinfo=UTC)
 
 
+def key(name: str) -> int:
+    """Return a key of a run that sorts as its name does."""
+    return int.from_bytes(name.encode().ljust(8))
+
+
+def name_of(head: Head) -> str:
+    return head.seq.to_bytes(8).decode().rstrip()
+
+
 def run(name: str, *draws: Draw, rank: int = 0, position: int = 0) -> Head:
-    return Head((-rank, position, 0, name), lane_id=hash(draws), draws=draws)
+    return Head((-rank, position, 0, key(name)), lane_id=hash(draws), draws=draws)
 
 
 def go(queued: Sequence[Head], room: Room, *, free: int = 99) -> list[str]:
@@ -30,14 +39,14 @@ def go(queued: Sequence[Head], room: Room, *, free: int = 99) -> list[str]:
         rest = lanes[head.draws]
         return rest.pop(0) if rest else None
 
-    return [head.run_id for head in walk(heads, room, free=free, following=following)]
+    return [name_of(head) for head in walk(heads, room, free=free, following=following)]
 
 
 def room(**capacities: int) -> Room:
     return room_of(Pool(name, capacity, 0) for name, capacity in capacities.items())
 
 
-def test_the_order_is_rank_then_position_then_age_then_identifier():
+def test_the_order_is_rank_then_position_then_age_then_key():
     """INV-004, DEC-005."""
     queued = [run("d", position=2), run("c", position=1), run("b", position=1), run("a", rank=5, position=9)]
     assert go(queued, room()) == ["a", "b", "c", "d"]
@@ -127,7 +136,7 @@ def looked_at_one_by_one(queued: Sequence[Head], pools: Sequence[Pool], free: in
             break
         lacking = [draw for draw in head.draws if left.get(draw.pool, 0) < draw.cost]
         if not lacking and held.isdisjoint(draw.pool for draw in head.draws):
-            gone.append(head.run_id)
+            gone.append(name_of(head))
             for draw in head.draws:
                 left[draw.pool] -= draw.cost
         held |= {draw.pool for draw in lacking if draw.cost <= capacity.get(draw.pool, 0)}
@@ -148,7 +157,7 @@ class TestShortage:
         costly = run("costly", Draw("gpu", 2), position=1)
         found = shortage(run("a", Draw("gpu"), position=2), [Pool("gpu", 2, 1)], [costly])
         assert found is not None
-        assert found.behind == "costly"
+        assert found.behind == key("costly")
         assert say_shortage(found, behind="costly:1") == 'the pool "gpu", which is reserved for costly:1'
 
     def test_a_later_run_keeps_nothing_from_it(self):

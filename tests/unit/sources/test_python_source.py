@@ -81,7 +81,7 @@ def test_an_item_must_be_one() -> None:
 def test_a_class_that_lacks_a_method_or_refuses_its_options_is_told() -> None:
     with pytest.raises(SourceError, match="has no method report"):
         make("t", type("Half", (), {"next_item": len}), {})
-    with pytest.raises(SourceError, match="cannot be made: TypeError"):
+    with pytest.raises(SourceError, match="cannot be created: TypeError"):
         make("t", Tickets, {"colour": "red"})
 
 

@@ -219,5 +219,5 @@ def dismiss_unheard(db: Database, *, now: datetime) -> None:
 
 def lost_outcome(worker: str) -> Outcome:
     """Return how the runs of a worker end that was lost."""
-    error = f"its worker {worker} was lost: nothing was heard of it for {LEASE.seconds} s"
+    error = f"its worker {worker} was lost: no heartbeat for {LEASE.seconds} s"
     return Outcome(Status.FAILED, Reason.WORKER_LOST, error=error)

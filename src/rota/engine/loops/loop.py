@@ -267,8 +267,8 @@ async def call_in_thread(
             late()
         raise
     if answer.cancel():
-        hint = "look at the source, or raise its `timeout`"
-        raise SourceError(f"it did not answer within {within:g} s", hint=hint)
+        hint = "check the source, or raise its `timeout`"
+        raise SourceError(f"no answer within {within:g} s", hint=hint)
     return answer.result()
 
 

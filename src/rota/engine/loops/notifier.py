@@ -34,7 +34,7 @@ LEASE = timedelta(minutes=1)
 """After how much more than its timeout an attempt whose process died is made again."""
 FINISH_TIMEOUT = timedelta(seconds=5)
 """How long a process that ends goes on sending; the next one sends the rest."""
-NO_TARGET = DeliveryResult(ok=False, error="there is no target of this name any more", hopeless=True)
+NO_TARGET = DeliveryResult(ok=False, error="the target no longer exists", hopeless=True)
 NO_RUN = DeliveryResult(ok=False, error="the run is no longer stored", hopeless=True)
 
 
@@ -147,8 +147,8 @@ def _letter(db: Database, *, delivery: Delivery, now: datetime) -> Message | Del
         return NO_TARGET
     known = notifications.endpoint(db, target.endpoint)
     if known.disabled_at is not None:
-        hint = f"`rota notify enable {target.name}` sends to it again"
-        return DeliveryResult(ok=False, error=f"it is switched off: {known.error}; {hint}", hopeless=True)
+        hint = f"`rota notify enable {target.name}` enables it"
+        return DeliveryResult(ok=False, error=f"the target is disabled: {known.error}; {hint}", hopeless=True)
     run = runs.run_by_id(db, delivery.run_id)
     if run is None:
         return NO_RUN

@@ -219,12 +219,12 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     chosen = [run_id for run_id, _ in doomed]
     going = list(dict.fromkeys([*chosen, *(run_id for (run_id,) in db.rows("prune_chains", ids=json.dumps(chosen)))]))
     ids = json.dumps(going)
-    db.execute("prune_executions", ids=ids)
     budgets.forget_runs(db, going)
     work_items.forget_runs(db, going)
     run_queries.forget_runs(db, going)
-    for status, worker_id in db.rows("prune_runs", ids=ids):
-        runs.count(db, Status(status), -1, worker_id=worker_id)
+    for status, worker_id in db.rows("prune_ended", ids=ids):
+        runs.count(db, runs.STATUSES[status], -1, worker_id=worker_id)
+    db.execute("prune_runs", ids=ids)
     faults.point("prune.rows_deleted")
     newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
     db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))
@@ -237,11 +237,11 @@ def _doomed_rows(db: Database, job: Job, status: Status, *, now: datetime, limit
     doomed: dict[str, int] = {}
     if age is not None:
         before = to_ms(now - age)
-        rows = db.rows("prune_candidates", job_id=job.id, status=status, before=before, limit=limit)
+        rows = db.rows("prune_candidates", job_id=job.id, status=runs.ENDS[status], before=before, limit=limit)
         doomed.update((run_id, last) for run_id, last in rows)
     if status is Status.SKIPPED and retention.skipped_count is not None and len(doomed) < limit:
         keep = retention.skipped_count
-        rows = db.rows("prune_surplus", job_id=job.id, status=status, keep=keep, limit=limit)
+        rows = db.rows("prune_surplus", job_id=job.id, status=runs.ENDS[status], keep=keep, limit=limit)
         doomed.update((run_id, last) for run_id, last in rows)
     return list(doomed.items())[:limit]
 

@@ -160,7 +160,7 @@ class Items:
         self._asked: set[str] = set()
 
     async def give(self, claimed: Claimed) -> Claimed | Skip:
-        """Return the run with its item, or that there is none, or that its source could not be asked."""
+        """Return the run with its item, or that there is none, or that its source did not answer."""
         agent = claimed.spec.work.agent
         if agent is None or agent.source is None:
             return claimed
@@ -171,7 +171,7 @@ class Items:
         except SourceError as error:
             return Skip(Reason.SOURCE_ERROR, f"{agent.source.title}: {error}")
         if item is None:
-            return Skip(Reason.NO_WORK, f"{agent.source.title} has nothing to do")
+            return Skip(Reason.NO_WORK, f"{agent.source.title} has no items")
         return claimed._replace(brief=replace(claimed.brief, item=item))
 
     def left(self, run_id: str) -> None:
@@ -203,7 +203,9 @@ class Items:
         holder = await self._store.submit(hold)
         faults.point("items.held")
         if holder is not None:
-            raise SourceError(f"it gave {item.id!r}, which {holder} holds", hint="a source gives an item to one run")
+            raise SourceError(
+                f"it returned {item.id!r}, which {holder} holds", hint="a source must give an item to one run only"
+            )
         return item
 
 

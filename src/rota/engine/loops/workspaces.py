@@ -81,8 +81,8 @@ class Workspaces:
         try:
             path = make_folder(folder / SCRATCH)
         except OSError as error:
-            words = f"{folder / SCRATCH} cannot be made: {(error.strerror or str(error)).lower()}"
-            raise WorkspaceFailed(words, hint="look at the owner, mode and room of the state folder") from error
+            words = f"{folder / SCRATCH} cannot be created: {(error.strerror or str(error)).lower()}"
+            raise WorkspaceFailed(words, hint="check owner, mode and free space of the state folder") from error
         await self._note(claimed, {"kind": Workspace.SCRATCH.value, "path": str(path)})
         return str(path)
 
@@ -150,7 +150,7 @@ class Workspaces:
 def _below(path: str, below: str) -> str:
     folder = os.path.normpath(os.path.join(path, below))
     if not os.path.isdir(folder):
-        hint = "commit it first: a worktree holds what is committed"
+        hint = "commit it first: a worktree has only committed files"
         raise WorkspaceFailed(f"the folder {below!r} of `cwd` is not in the commit that is checked out", hint=hint)
     return folder
 

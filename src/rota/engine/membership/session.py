@@ -87,8 +87,8 @@ async def take_serving_lock(state: Path, clock: Clock) -> locks.Lock:
     """Take the lock of a serving process in our turn: a tick that looks would fire and claim beside us."""
     turn = await take_turn(state, clock, within=TICK_PATIENCE)
     if turn is None:
-        hint = "wait for it, or look for it with `rota status`"
-        raise DatabaseBusy(f"a tick has been at work on {state} for {TICK_PATIENCE.seconds} s", hint=hint)
+        hint = "wait for it, or check `rota status`"
+        raise DatabaseBusy(f"a tick has been running on {state} for {TICK_PATIENCE.seconds} s", hint=hint)
     try:
         return locks.take_serve_lock(state)
     finally:

@@ -252,7 +252,7 @@ class StartupRetry:
             while not task.done():
                 await asyncio.wait([task], timeout=LOOK_EVERY.total_seconds())
                 if self._over() and self._store.problem is not None and not task.done():
-                    raise DatabaseGone(self._store.problem, hint="nothing waits for it any more")
+                    raise DatabaseGone(self._store.problem, hint="the caller no longer waits")
             return task.result()
         finally:
             task.cancel()

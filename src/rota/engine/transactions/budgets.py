@@ -129,7 +129,7 @@ def count_request(db: Database, *, run_id: str, job_id: str, names: Sequence[str
         most = _most(account)
         if not budgets.spend_request(db, run_id, filled.id, account=account.name, job_id=job_id, most=most):
             used = say_used(filled.used, account.limit, account.unit)
-            why = f"has no room for a request more: {used} used or reserved"
+            why = f"has no room for another request: {used} used or reserved"
             raise BudgetExceeded(account.name, why, reopens=iso(window.until))
 
 

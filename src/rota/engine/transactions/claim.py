@@ -232,8 +232,8 @@ def _chosen(db: Database, room: Room, takes: PoolFilter, *, free: int) -> list[C
     going = _from_the_front(db, room, free=free) if takes.everything else None
     if going is None:
         going = _over_the_lanes(db, room, takes, free=free)
-    found = {run.id: run for run in runs.chosen(db, [head.run_id for head in going])}
-    return [ClaimCandidate(found.get(head.run_id), head.draws) for head in going]
+    found = {run.seq: run for run in runs.chosen(db, [head.seq for head in going])}
+    return [ClaimCandidate(found.get(head.seq), head.draws) for head in going]
 
 
 def _is_plain(room: Room, takes: PoolFilter) -> bool:
@@ -281,12 +281,9 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: ClaimOwner, *, now: 
     """Move the runs into their slots, all by one statement: one each costs more than the work itself."""
     if not claimed:
         return
-    slots = [runs.ClaimedSlot(one.run.id, one.run.job_id, one.slot, one.started) for one in claimed]
-    changed = runs.claim_runs(db, slots, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
-    assert changed == len(claimed), "the candidates were read in this transaction"
+    slots = [runs.ClaimedSlot(one.run.seq, one.slot, one.started) for one in claimed]
+    runs.claim_runs(db, slots, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
     faults.point("claim.updated")
-    db.send()
-    _insert_executions(db, [slot for slot in slots if slot.started], holder, process=holder.identity, now=now)
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
@@ -305,16 +302,7 @@ def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: Proces
     row = db.row("run_ending", id=claimed.run.id)
     if row is None or row[1] is not None:
         return False
-    if not runs.start_run(db, claimed.run.id, epoch=holder.epoch, now=now):
+    if not runs.start_run(db, claimed.run.id, epoch=holder.epoch, process=process, now=now):
         return False
-    slot = runs.ClaimedSlot(claimed.run.id, claimed.run.job_id, claimed.slot, started=True)
-    _insert_executions(db, [slot], holder, process=process, now=now)
     faults.point("execute.start_written")
     return True
-
-
-def _insert_executions(
-    db: Database, started: Sequence[runs.ClaimedSlot], holder: ClaimOwner, *, process: ProcessIdentity, now: datetime
-) -> None:
-    if started:
-        runs.insert_executions(db, started, worker_id=holder.worker_id, epoch=holder.epoch, process=process, now=now)

@@ -71,9 +71,7 @@ def judge_start(
 def replace_retries(db: Database, replaces: Sequence[PendingRetry], *, by: RunRef, now: datetime) -> None:
     """Cancel the retries whose place the run `by` takes; each of them names it."""
     for one in replaces:
-        cancel(
-            db, one.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and takes its place"
-        )
+        cancel(db, one.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and replaces it")
 
 
 def enqueue(
@@ -336,11 +334,11 @@ class Aim(Struct, frozen=True):
 def move(db: Database, moved: Sequence[Run], aim: Aim) -> None:
     """Move queued runs of one rank to a place, in their given order; at a border of their rank they stop."""
     lock_section(db, CriticalSection.ORDER)
-    rank, moving = moved[0].rank, {run.id for run in moved}
+    rank, moving = moved[0].rank, {run.seq for run in moved}
     _QueueGap(db, rank, _spot(db, rank, aim, moving), moving).fill(moved)
 
 
-def _spot(db: Database, rank: int, aim: Aim, moving: set[str]) -> QueueSpot:
+def _spot(db: Database, rank: int, aim: Aim, moving: set[int]) -> QueueSpot:
     if aim.where is Where.FIRST:
         return queue.START
     if aim.where is Where.LAST:
@@ -356,16 +354,16 @@ def _spot(db: Database, rank: int, aim: Aim, moving: set[str]) -> QueueSpot:
 class _QueueGap:
     """The place before a spot, with those around it, nearest first; read as far as is needed."""
 
-    def __init__(self, db: Database, rank: int, spot: QueueSpot, moving: set[str]) -> None:
+    def __init__(self, db: Database, rank: int, spot: QueueSpot, moving: set[int]) -> None:
         self._db = db
         self._before: list[QueueSpot] = []
         self._after: list[QueueSpot] = [] if spot in (queue.START, queue.END) else [spot]
         self._back = self._others(rank, spot, moving, back=True) if spot != queue.START else iter(())
         self._ahead = self._others(rank, spot, moving, back=False) if spot != queue.END else iter(())
 
-    def _others(self, rank: int, spot: QueueSpot, moving: set[str], *, back: bool) -> Iterator[QueueSpot]:
+    def _others(self, rank: int, spot: QueueSpot, moving: set[int], *, back: bool) -> Iterator[QueueSpot]:
         around = queue.walk(self._db, rank, spot, back=back, fetch=FETCH)
-        return (found for found in around if found.id not in moving)
+        return (found for found in around if found.run not in moving)
 
     def fill(self, moved: Sequence[Run]) -> None:
         """Give the runs positions in the gap; where it is too narrow, spread those around it anew."""
@@ -373,9 +371,9 @@ class _QueueGap:
         while found is None:
             window = window * 2 or FIRST_WINDOW
             found = self._spread(moved, window)
-        before = zip([spot.id for spot in reversed(self._before[:window])], found.before, strict=True)
-        after = zip([spot.id for spot in self._after[:window]], found.after, strict=True)
-        middle = zip([run.id for run in moved], found.moved, strict=True)
+        before = zip([spot.run for spot in reversed(self._before[:window])], found.before, strict=True)
+        after = zip([spot.run for spot in self._after[:window]], found.after, strict=True)
+        middle = zip([run.seq for run in moved], found.moved, strict=True)
         queue.place(self._db, dict([*before, *middle, *after]))
 
     def _spread(self, moved: Sequence[Run], window: int) -> Spread | None:

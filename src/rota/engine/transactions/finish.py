@@ -275,9 +275,6 @@ def _end(
     faults.point("record.run_updated")
     final = {run.id for run in ended}
     started = [end for end in ends if end.expected is Status.RUNNING and end.run_id in final]
-    if started:
-        runs.finish_executions(db, started)
-        db.send()
     queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
     settle_pools(db, [run for run in ended if run.id not in queued], leaked=leaked)
     answered = [run for run in ended if run.outcome.provider is not None]

@@ -148,7 +148,7 @@ def _absence(job: Job) -> str | None:
     if not job.enabled:
         return f"job {job.name!r} is disabled"
     if job.spec.work.kind is Kind.GROUP:
-        return f"{job.name!r} is a group by now, and groups hold no groups"
+        return f"{job.name!r} is a group by now, and groups cannot contain groups"
     return None
 
 

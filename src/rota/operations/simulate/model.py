@@ -99,6 +99,8 @@ _NOTHING = FireFacts()
 QUEUED, RUNNING, COMPLETED, FAILED = Status.QUEUED, Status.RUNNING, Status.COMPLETED, Status.FAILED
 """Global names: the lookup of an enum member takes three times as long."""
 HOLDING = (RUNNING, Status.DISPATCHED)
+BEHIND_STORED = 1 << 62
+"""Simulated runs stand behind the stored ones of the same instant."""
 
 
 class SimJob(Struct, eq=False):
@@ -160,7 +162,7 @@ class SimRun:
     not_before: datetime | None = None
     expires_at: datetime | None = None
     draws: Draws = ()
-    order: Order = (0, 0, 0, "")
+    order: Order = (0, 0, 0, 0)
     attempt: int = 1
     chain_start: "SimRun | None" = None
     predecessor: "SimRun | None" = None
@@ -310,11 +312,11 @@ class SimQueue(Struct):
     def _walk(self, free: int, now: datetime) -> list[SimRun]:
         """Return the first runs that have room in their pools."""
         heads = [head for draws in list(self.lanes) if (head := self._head(draws)) is not None]
-        chosen: dict[str, SimRun] = {}
+        chosen: dict[int, SimRun] = {}
 
         def following(head: Head) -> Head | None:
-            _, run = heapq.heappop(self.lanes[head.draws])
-            chosen[run.id] = run
+            order, run = heapq.heappop(self.lanes[head.draws])
+            chosen[order[3]] = run
             return self._head(head.draws)
 
         capacity = {name: level.capacity for name, level in self.pools.items()}
@@ -322,7 +324,7 @@ class SimQueue(Struct):
         closed = frozenset(name for name, until in self.holds.items() if until > now)
         room = Room(capacity, {**left, **dict.fromkeys(closed, 0)}, closed=closed)
         heads.sort(key=lambda head: head.order)
-        return [chosen[head.run_id] for head in walk(heads, room, free=free, following=following)]
+        return [chosen[head.seq] for head in walk(heads, room, free=free, following=following)]
 
     def occupy(self, run: SimRun, now: datetime) -> None:
         """Count the slot and the pools of a run as used."""
@@ -413,6 +415,7 @@ class SimEngine(Struct):
     ends: list[tuple[datetime, int, SimRun]] = field(default_factory=list)
     others: list[tuple[datetime, Due, int, Subject]] = field(default_factory=list)
     _planned: int = 0
+    _ordered: int = 0
     _inserted: int = 0
 
     def plan(self, due: Due, at: datetime, subject: Subject = None) -> None:
@@ -481,7 +484,8 @@ class SimEngine(Struct):
         sim_job.unfinished.append(run)
         created = to_ms(run.created_at)
         place = place_of(spec.priority, created_ms=created, aging=self.aging)
-        run.order = (-place.rank, place.position, created, run.id)
+        self._ordered += 1
+        run.order = (-place.rank, place.position, created, BEHIND_STORED + self._ordered)
         run.draws = () if sim_job.is_group else spec.pools
         if run.expires_at is not None:
             self.plan(Due.EXPIRE, run.expires_at, run)

@@ -250,7 +250,7 @@ def _sim_run(engine: SimEngine, state: State, run: Run) -> SimRun:
     sim_run.status = Status.QUEUED if run.status is Status.DISPATCHED else run.status
     sim_run.waiting_for, sim_run.not_before, sim_run.expires_at = run.waiting_for, run.not_before, run.expires_at
     sim_run.draws = state.lanes.get(run.lane_id, ())
-    sim_run.order = (-run.rank, run.position, to_ms(run.created_at), run.id)
+    sim_run.order = (-run.rank, run.position, to_ms(run.created_at), run.seq)
     sim_run.attempt, sim_run.place, sim_run.always = run.attempt, run.place or 0, run.always
     sim_run.started_at = run.started_at
     sim_job.unfinished.append(sim_run)

@@ -310,7 +310,7 @@ class PipelineConnection:
     def _result(self) -> PGresult:
         result = self._result_or_none()
         if result is None:
-            raise ConnectionLost("the answers of the server are out of step")
+            raise ConnectionLost("the server's answers are out of order")
         return result
 
     def _result_or_none(self) -> PGresult | None:
@@ -448,7 +448,7 @@ def translated(place: str) -> Iterator[None]:
 def busy(place: str, error: BaseException) -> DatabaseBusy:
     """Return the error of a transaction with too many conflicts."""
     return DatabaseBusy(
-        f"others keep the database {place} from being written ({first_line(error)})",
+        f"other sessions block writes to the database {place} ({first_line(error)})",
         hint="try again; `rota doctor` checks the database",
     )
 
@@ -473,22 +473,23 @@ def _meant(place: str, error: psycopg.Error) -> Exception | None:
         return refused(text)
     if state == NO_LOCK:
         return DatabaseBusy(
-            f"others hold rows of the database {place} that this needs",
+            f"other sessions have locked rows of the database {place}",
             hint="try again; `pg_stat_activity` of the server shows the sessions that hold them",
         )
     if state.startswith(_NO_ROOM):
         return StorageFull(
-            f"the server of {place} has no room ({text})", hint="free some space there; rota continues by itself"
+            f"the server of {place} is out of disk space ({text})",
+            hint="free disk space there; rota continues by itself",
         )
     if state in NO_RIGHTS:
         return DatabaseReadOnly(
             f"the database {place} cannot be written ({text})",
-            hint="rota needs a role that owns its tables and their schema, on a server that is no standby",
+            hint="rota needs a role that owns its tables and their schema, on a server that is not a standby",
         )
     if state in NOT_AS_MADE:
         return DatabaseCorrupt(
-            f"the database {place} is not as rota made it ({text})",
-            hint="nothing was changed; put back a dump, or name an empty database to start anew",
+            f"the database {place} differs from rota's schema ({text})",
+            hint="nothing was changed; restore a dump, or use an empty database",
         )
     if state.startswith(_SERVER):
         return StateError(f"the server of {place} refused ({text})", hint="see the server's log")

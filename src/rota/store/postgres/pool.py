@@ -157,7 +157,7 @@ class ConnectionPool:
         since = f" since {self.gone_since:%H:%M:%S} UTC" if self.gone_since else ""
         return DatabaseGone(
             f"the database {self.place} cannot be reached{since} ({_reason(why)})",
-            hint=f"check that PostgreSQL runs at {self._host} and lets you in; `rota doctor` shows more",
+            hint=f"check that PostgreSQL runs at {self._host} and accepts your login; `rota doctor` shows more",
         )
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ def _open(conninfo: str, place: str, *, now: Callable[[], datetime]) -> Pipeline
         if flushed not in _FLUSHED and rows_of(link.run(_FLUSH, {})) != [("on",)]:
             raise StateError(
                 f"the database {place} does not accept synchronous_commit = on, it says {flushed}",
-                hint="rota acknowledges only what a crash cannot take back: set it for rota's role",
+                hint="rota needs durable commits: set it for rota's role",
             )
     except BaseException:
         link.close()
@@ -232,7 +232,7 @@ def _conninfo(address: str) -> str:
         options = conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
         raise StateError(
-            f"the store {shown(address)} is not an address that PostgreSQL takes",
+            f"the store {shown(address)} is not a PostgreSQL address",
             hint="write it as postgresql://user@host:5432/database",
         ) from error
     return make_conninfo(address, **{key: value for key, value in _CONNECTION.items() if key not in options})

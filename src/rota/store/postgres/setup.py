@@ -28,7 +28,9 @@ FORGET_FOREIGN = "DELETE FROM change WHERE seq >= pg_snapshot_xmax(pg_current_sn
 """A dump of another cluster may have changes with future transaction numbers: new changes would sort before them."""
 LIVE_PROCESSES = """SELECT kind, worker.name, pid, version FROM process JOIN worker ON worker.id = process.worker_id
 WHERE ended_at IS NULL AND lease_until >= extract(epoch FROM clock_timestamp()) * 1000 ORDER BY epoch"""
-STOP_HINT = "nothing was changed; stop rota on all machines, then start it again; a killed one counts for 30 s more"
+STOP_HINT = (
+    "nothing was changed; stop rota on all machines, then start it again; a killed scheduler counts as running for 30 s"
+)
 UPGRADE_ATTEMPTS = 5
 MIN_SERVER_VERSION = 140_000
 """The oldest supported PostgreSQL as server_version_num."""
@@ -67,8 +69,8 @@ def _check_server(connection: psycopg.Connection[Any], place: str) -> None:
         )
     if _value(connection, "SELECT current_schema()") is None:
         raise StateError(
-            f"the search_path of {place} names no schema that is there",
-            hint="make one with CREATE SCHEMA, or name another in the address: ?options=-csearch_path%3Dpublic",
+            f"the search_path of {place} has no existing schema",
+            hint="create one with CREATE SCHEMA, or name another in the address: ?options=-csearch_path%3Dpublic",
         )
 
 
@@ -146,8 +148,8 @@ def _check_empty(connection: psycopg.Connection[Any], place: str) -> None:
         " WHERE relnamespace = CAST(current_schema() AS regnamespace)"
         " AND relkind IN ('r', 'v', 'p') AND relname IN ('job', 'run', 'worker', 'process', 'execution', 'meta')",
     )
-    if taken:
-        raise DatabaseForeign(f"{place} has tables that rota did not make: {taken}", hint=_OWN_HINT)
+    if taken and not _is_made(connection, place):  # another process may have made them since we looked
+        raise DatabaseForeign(f"{place} has tables that are not rota's: {taken}", hint=_OWN_HINT)
 
 
 def _applied(connection: psycopg.Connection[Any]) -> dict[int, str]:

@@ -338,10 +338,8 @@ class PostgresStore:
         try:
             return resolve(self._reach, unknown, patient=False)
         except DatabaseGone as error:
-            message = (
-                f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
-            )
-            raise DatabaseGone(message, hint="look before you try again, when the database is back") from error
+            message = f"the connection to {self.place} was lost during a commit; its result is unknown"
+            raise DatabaseGone(message, hint="check the state before you retry, when the database is back") from error
 
     def _pause_after(self, attempt: int, error: Conflict) -> None:
         if attempt == MAX_ATTEMPTS - 1:
@@ -384,9 +382,7 @@ class Batches:
                 self.drop()
             except Exception as error:
                 return driver.failed([item], error)
-        return driver.failed(
-            [item], self._reach.gone(ConnectionLost("the server ended the connection again and again"))
-        )
+        return driver.failed([item], self._reach.gone(ConnectionLost("the server closed the connection repeatedly")))
 
     def _together(self, batch: list[driver.Submitted], *, guarded: bool = False) -> list[driver.Done]:
         link = self._link = self._link or self._reach.wait()

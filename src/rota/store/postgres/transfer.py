@@ -53,7 +53,7 @@ class PostgresEnd(CopyEnd):
             self.ask("SELECT set_config(?, ?, false)", name, value)
         if target and not self.ask("SELECT pg_try_advisory_lock(?, 1)", LOCK)[0][0]:
             self.close()
-            raise DatabaseBusy(f"another move into {self.place} is under way", hint="wait for it")
+            raise DatabaseBusy(f"another migration to {self.place} is in progress", hint="wait for it")
 
     def ask(self, command: str, *values: Any) -> list[Row]:
         with translated(self.place):

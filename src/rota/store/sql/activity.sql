@@ -35,10 +35,7 @@ ON CONFLICT (id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, ok = 
     good_at = coalesce(excluded.good_at, poll.good_at), data = coalesce(excluded.data, poll.data)
 
 -- name: runs_polling
-SELECT id FROM run WHERE waiting_for = 'poll'
-
--- name: runs_polled
-UPDATE run SET waiting_for = NULL, not_before = NULL WHERE waiting_for = 'poll'
+SELECT run.id FROM live JOIN run ON run.seq = live.run WHERE live.waiting_for = 'poll'
 
 -- name: job_suggest
 UPDATE job SET suggested = :suggested WHERE id = :id

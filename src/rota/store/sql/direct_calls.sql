@@ -28,7 +28,7 @@ DELETE FROM direct_wait WHERE id = :id AND epoch IS NOT DISTINCT FROM :epoch
 DELETE FROM direct_wait WHERE slot IS NULL AND (CAST(:boot_id AS text) IS NULL OR boot_id = :boot_id)
 
 -- name: direct_begin
-INSERT INTO execution (id, job_id, version, lane_id, params, caller, worker_id, slot, epoch, boot_id, pid, pid_start, started_at)
+INSERT INTO call (id, job_id, version, lane_id, params, caller, worker_id, slot, epoch, boot_id, pid, pid_start, started_at)
 VALUES (:id, :job_id, :version, :lane_id, :params, :caller, :worker_id, :slot, :epoch, :boot_id, :pid, :pid_start, :now)
 
 -- name: direct_hold
@@ -39,7 +39,7 @@ INSERT INTO direct_hold (execution_id, epoch) VALUES (:id, :epoch)
 DELETE FROM direct_hold WHERE execution_id = :id AND (CAST(:epoch AS bigint) IS NULL OR epoch = :epoch)
 
 -- name: direct_finish
-UPDATE execution SET finished_at = :finished_at, status = :status, exit_code = :exit_code, error = :error, artifacts = :artifacts
+UPDATE call SET finished_at = :finished_at, status = :status, exit_code = :exit_code, error = :error, artifacts = :artifacts
 WHERE id = :id AND finished_at IS NULL
 
 -- name: direct_adopt
@@ -49,10 +49,10 @@ UPDATE direct_hold SET epoch = :epoch WHERE execution_id = :id AND epoch = :expe
 UPDATE direct_hold SET cancel_requested_at = :now WHERE execution_id = :id AND cancel_requested_at IS NULL
 
 -- name: direct_execution
-SELECT execution.*, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
-FROM execution LEFT JOIN direct_hold ON direct_hold.execution_id = execution.id LEFT JOIN job ON job.id = execution.job_id
-WHERE execution.id = :id AND execution.run_id IS NULL
+SELECT call.*, NULL AS run_id, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
+FROM call LEFT JOIN direct_hold ON direct_hold.execution_id = call.id LEFT JOIN job ON job.id = call.job_id
+WHERE call.id = :id
 
 -- name: direct_keep
 -- A thread that outlives its call keeps slot and pools, as one of a run does.
-INSERT INTO abandoned (run_id, lane_id, slot, epoch) SELECT id, lane_id, slot, :epoch FROM execution WHERE id = :id
+INSERT INTO abandoned (run_id, lane_id, slot, epoch) SELECT id, lane_id, slot, :epoch FROM call WHERE id = :id

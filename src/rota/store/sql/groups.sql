@@ -15,28 +15,28 @@ SELECT * FROM run_group WHERE run_id = :run_id
 
 -- name: group_seats
 -- The newest attempt at each place: a retry represents the runs before it.
-SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, job.name, run.number,
+SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, run.job, run.number,
     run.finished_at
-FROM run JOIN job ON job.id = run.job_id
+FROM run_now AS run
 WHERE run.group_id = :group_id AND NOT EXISTS (
     SELECT 1 FROM run later WHERE later.group_id = run.group_id AND later.place = run.place AND later.attempt > run.attempt)
 ORDER BY run.place
 
 -- name: group_open_seats
--- A run that is not final is the newest attempt at its place. Those that always run come last. CASE keeps PostgreSQL's planner to the group.
-SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, job.name, run.number,
+-- A run that is not final is the newest attempt at its place. Those that always run come last.
+SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, run.job, run.number,
     run.finished_at
-FROM run JOIN job ON job.id = run.job_id
-WHERE run.group_id = :group_id AND CASE WHEN run.finished_at IS NULL THEN true ELSE false END
-ORDER BY run.always, run.place LIMIT :limit
+FROM run AS member JOIN live ON live.run = member.seq JOIN run_now AS run ON run.seq = member.seq
+WHERE member.group_id = :group_id
+ORDER BY member.always, member.place LIMIT :limit
 
 -- name: group_failed_seat
-SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, job.name, run.number,
+SELECT run.id, run.place, run.always, run.status, run.reason, run.waiting_for, run.attempt, run.job_id, run.version, run.job, run.number,
     run.finished_at
-FROM run JOIN job ON job.id = run.job_id
-WHERE run.group_id = :group_id AND run.status IN ('FAILED', 'CANCELLED') AND run.always = 0 AND NOT EXISTS (
-    SELECT 1 FROM run later WHERE later.group_id = run.group_id AND later.place = run.place AND later.attempt > run.attempt)
-ORDER BY run.place LIMIT 1
+FROM run AS member JOIN ended ON ended.run = member.seq JOIN run_now AS run ON run.seq = member.seq
+WHERE member.group_id = :group_id AND ended.status IN (5, 7) AND member.always = 0 AND NOT EXISTS (
+    SELECT 1 FROM run later WHERE later.group_id = member.group_id AND later.place = member.place AND later.attempt > member.attempt)
+ORDER BY member.place LIMIT 1
 
 -- name: group_by_number
 SELECT * FROM run_group WHERE name = :name AND number = :number ORDER BY id
@@ -52,3 +52,6 @@ UPDATE run_group SET cancel_requested_at = :now WHERE id = :id AND finished_at I
 
 -- name: group_finish
 UPDATE run_group SET status = :status, finished_at = :finished_at WHERE id = :id AND finished_at IS NULL
+
+-- name: group_members
+SELECT run.* FROM run_now AS run WHERE run.group_id = :group_id ORDER BY run.place, run.attempt

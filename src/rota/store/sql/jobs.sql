@@ -41,7 +41,7 @@ SELECT next_at FROM job WHERE next_at IS NOT NULL AND name <> :name ORDER BY nex
 -- name: jobs_not_booted
 -- Jobs at boot that have not fired in this boot and were not created in it. Other machines have other boots.
 SELECT id FROM job WHERE booted <> :boot AND enabled = 1 AND retired_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM run WHERE run.job_id = job.id AND run.slot_key = :boot) ORDER BY name
+  AND NOT EXISTS (SELECT 1 FROM run WHERE run.job = job.seq AND run.slot_key = :boot) ORDER BY name
 
 -- name: job_set_booted
 UPDATE job SET booted = :boot WHERE id = :id
@@ -57,12 +57,8 @@ WHERE job_id = :job_id AND version < :below ORDER BY version DESC LIMIT :limit
 -- Jobs whose newest executed run failed.
 SELECT job.id FROM job
 WHERE job.retired_at IS NULL
-  AND (SELECT max(finished_at) FROM run WHERE job_id = job.id AND status = 'FAILED' AND finished_at IS NOT NULL)
-    > coalesce((SELECT max(finished_at) FROM run WHERE job_id = job.id AND status = 'COMPLETED' AND finished_at IS NOT NULL), 0)
-
--- name: job_insert
-INSERT INTO job (id, name, source, version, enabled, created_at, updated_at, next_for, next_at, ledger_from)
-VALUES (:id, :name, :source, 1, :enabled, :now, :now, :next_for, :next_at, :now)
+  AND (SELECT max(finished_at) FROM ended WHERE ended.job = job.seq AND ended.status = 5)
+    > coalesce((SELECT max(finished_at) FROM ended WHERE ended.job = job.seq AND ended.status = 4), 0)
 
 -- name: job_change
 UPDATE job SET version = :version, source = :source, enabled = :enabled, updated_at = :now, retired_at = :retired_at,
@@ -109,8 +105,9 @@ WHERE id = :id AND version = :version AND paused_at IS NOT NULL
 
 -- name: job_standing
 -- What the end of a run affects in its job: a count of failures, runs that wait, notifications, the shared poll.
-SELECT failures, EXISTS (SELECT 1 FROM run WHERE job_id = :id AND waiting_for IS NOT NULL AND waiting_for IN ('predecessor', 'replaced_run')),
-       EXISTS (SELECT 1 FROM notifying WHERE job_id = :id), name = 'rota/poll'
+SELECT failures,
+    EXISTS (SELECT 1 FROM live WHERE live.job = job.seq AND live.state = 0 AND live.waiting_for IN ('predecessor', 'replaced_run')),
+    EXISTS (SELECT 1 FROM notifying WHERE job_id = :id), name = 'rota/poll'
 FROM job WHERE id = :id
 
 -- name: job_count_failure

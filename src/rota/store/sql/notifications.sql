@@ -19,7 +19,7 @@ FROM delivery
 WHERE (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:run_id AS text) IS NULL OR run_id = :run_id)
   AND (CAST(:target AS text) IS NULL OR target = :target)
-  AND (CAST(:job_id AS text) IS NULL OR run_id IN (SELECT id FROM run WHERE job_id = :job_id))
+  AND (CAST(:job_id AS text) IS NULL OR run_id IN (SELECT run.id FROM run JOIN job ON job.seq = run.job WHERE job.id = :job_id))
 ORDER BY created_at DESC, id DESC LIMIT :limit
 
 -- name: delivery_of_run

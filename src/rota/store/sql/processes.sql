@@ -19,7 +19,7 @@ SELECT epoch, kind, boot_id, pid, pid_start, lock, started_at, worker_id, lease_
 
 -- name: processes_with_runs
 -- Ended or not: a detached process has left runs and direct calls for the next one of its worker.
-SELECT DISTINCT epoch, worker_id FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND epoch IS NOT NULL
+SELECT DISTINCT live.epoch, worker.id FROM live JOIN worker ON worker.seq = live.worker WHERE live.state >= 2
 UNION SELECT direct_hold.epoch, process.worker_id FROM direct_hold JOIN process ON process.epoch = direct_hold.epoch
 UNION SELECT epoch, worker_id FROM direct_wait WHERE slot IS NOT NULL
 
@@ -69,12 +69,12 @@ SELECT max(seen) FROM (
     SELECT CASE WHEN ended_at IS NULL OR ending = 'lost' THEN coalesce(lease_until - :lease, started_at) ELSE ended_at END AS seen
     FROM process WHERE worker_id = :worker_id
     UNION ALL
-    SELECT started_at FROM (SELECT started_at FROM execution WHERE worker_id = :worker_id ORDER BY id DESC LIMIT 1) AS newest
+    SELECT started_at FROM live WHERE worker = (SELECT seq FROM worker WHERE id = :worker_id) AND state >= 2
+    UNION ALL
+    SELECT started_at FROM (SELECT started_at FROM ended WHERE worker = (SELECT seq FROM worker WHERE id = :worker_id) ORDER BY run DESC LIMIT 1) AS newest
+    UNION ALL
+    SELECT started_at FROM call WHERE worker_id = :worker_id
 ) AS signs
-
--- name: worker_insert
-INSERT INTO worker (id, name, labels, host, state, created_at) VALUES (:id, :name, :labels, :host, :state, :now)
-ON CONFLICT DO NOTHING
 
 -- name: worker_update
 UPDATE worker SET name = :name, labels = :labels, host = :host, state = :state WHERE id = :id
@@ -88,10 +88,13 @@ UPDATE worker SET draining = :draining WHERE id = :id AND draining <> :draining
 -- name: clock_newest_times
 -- The newest times that earlier processes wrote, for the first process of a boot: it has no boot clock to compare with theirs.
 SELECT process.started_at, process.ended_at,
-    (SELECT created_at FROM run ORDER BY id DESC LIMIT 1),
-    (SELECT started_at FROM execution ORDER BY id DESC LIMIT 1),
-    (SELECT finished_at FROM execution ORDER BY id DESC LIMIT 1),
-    (SELECT max(first_dispatched_at) FROM run WHERE finished_at IS NULL)
+    (SELECT created_at FROM run ORDER BY seq DESC LIMIT 1),
+    (SELECT max(started_at) FROM live),
+    (SELECT started_at FROM ended ORDER BY run DESC LIMIT 1),
+    (SELECT finished_at FROM ended ORDER BY run DESC LIMIT 1),
+    (SELECT started_at FROM call ORDER BY id DESC LIMIT 1),
+    (SELECT finished_at FROM call ORDER BY id DESC LIMIT 1),
+    (SELECT max(first_dispatched_at) FROM live)
 FROM process ORDER BY epoch DESC LIMIT 1
 
 -- name: turn_hold
@@ -102,7 +105,7 @@ FROM process ORDER BY epoch DESC LIMIT 1
 -- too many), and of the members of a group that a run stands for. Groups first, then members, as in the creation of a group. OFFSET keeps the
 -- planner to looking up one after the other.
 {{WITH met AS MATERIALIZED (
-    SELECT id, job_id, group_id, lane_id FROM run WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))),
+    SELECT run.id, job.id AS job_id, run.group_id, run.lane_id FROM run JOIN job ON job.seq = run.job WHERE run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))),
 whole AS MATERIALIZED (
     SELECT found.id, found.run_id, found.size FROM (SELECT DISTINCT group_id FROM met WHERE group_id IS NOT NULL) AS named
     CROSS JOIN LATERAL (SELECT id, run_id, size FROM run_group WHERE run_group.id = named.group_id OFFSET 0) AS found
@@ -111,16 +114,18 @@ whole AS MATERIALIZED (
 named AS (
     SELECT job_id, CASE lane_id WHEN 0 THEN 0 ELSE 1 END AS turn FROM met
     UNION ALL SELECT found.job_id, 0 FROM whole
-    CROSS JOIN LATERAL (SELECT job_id FROM run WHERE run.id = whole.run_id OFFSET 0) AS found
+    CROSS JOIN LATERAL (SELECT job.id AS job_id FROM run JOIN job ON job.seq = run.job WHERE run.id = whole.run_id OFFSET 0) AS found
     UNION ALL SELECT found.job_id, 1 FROM whole
-    CROSS JOIN LATERAL (SELECT job_id FROM run WHERE run.group_id = whole.id AND whole.size <= 200 OFFSET 0) AS found)
+    CROSS JOIN LATERAL (
+        SELECT job.id AS job_id FROM run JOIN job ON job.seq = run.job WHERE run.group_id = whole.id AND whole.size <= 200 OFFSET 0) AS found)
 SELECT job.id FROM job JOIN (SELECT job_id, min(turn) AS turn FROM named GROUP BY job_id) AS wanted ON wanted.job_id = job.id
 ORDER BY wanted.turn, job.id FOR NO KEY UPDATE OF job}}
 
 -- name: jobs_waited_for_hold
 -- Those of these jobs with a waiting run or counted failures: the end of a run need not lock the others.
 {{SELECT id FROM job WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
-AND (failures > 0 OR EXISTS (SELECT 1 FROM run WHERE run.job_id = job.id AND waiting_for IN ('predecessor', 'replaced_run')))
+AND (failures > 0 OR EXISTS (
+    SELECT 1 FROM live WHERE live.job = job.seq AND live.state = 0 AND live.waiting_for IN ('predecessor', 'replaced_run')))
 ORDER BY id FOR NO KEY UPDATE}}
 
 -- name: jobs_named_hold

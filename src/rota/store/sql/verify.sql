@@ -13,11 +13,11 @@ LIMIT :limit
 -- A reservation belongs to a starting or active run; requests before a start belong to a run that may
 -- still start.
 SELECT entry.budget, entry.run_id, entry.estimate IS NOT NULL FROM budget_entry AS entry
-LEFT JOIN run ON run.id = entry.run_id
+LEFT JOIN run ON run.id = entry.run_id LEFT JOIN live ON live.run = run.seq
 WHERE entry.settled IS NULL
   AND NOT EXISTS (SELECT 1 FROM direct_wait WHERE direct_wait.id = entry.run_id AND direct_wait.slot IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM direct_hold WHERE direct_hold.execution_id = entry.run_id)
-  AND NOT coalesce(run.status IN ('DISPATCHED', 'RUNNING') OR (run.status = 'QUEUED' AND entry.estimate IS NULL), false)
+  AND NOT coalesce(live.state >= 2 OR entry.estimate IS NULL AND live.state < 2, false)
 LIMIT :limit
 
 -- name: audit_job_id
@@ -31,8 +31,8 @@ SELECT version, spec, digest, schedules, paused, tzdata, since, until FROM job_v
 SELECT pool.name, pool.used, coalesce(counted.cost, 0) FROM pool
 LEFT JOIN (
     SELECT lane_pool.pool AS name, sum(lane_pool.cost) AS cost FROM (
-        SELECT lane_id FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND lane_id > 1
-        UNION ALL SELECT lane_id FROM execution WHERE run_id IS NULL AND finished_at IS NULL
+        SELECT lane_id FROM live WHERE state >= 2 AND lane_id > 1
+        UNION ALL SELECT lane_id FROM call WHERE finished_at IS NULL
         UNION ALL SELECT lane_id FROM direct_wait WHERE slot IS NOT NULL
         UNION ALL SELECT lane_id FROM abandoned) AS holder
     JOIN lane_pool ON lane_pool.lane_id = holder.lane_id GROUP BY lane_pool.pool) AS counted ON counted.name = pool.name
@@ -41,11 +41,11 @@ WHERE pool.used <> coalesce(counted.cost, 0)
 -- name: audit_work
 -- What is asked for or held belongs to something that is about to start or runs.
 SELECT item.handle, item.source_key, item.item_id FROM work_item AS item
-LEFT JOIN run ON run.id = item.run_id
+LEFT JOIN run ON run.id = item.run_id LEFT JOIN live ON live.run = run.seq
 WHERE item.ended_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM direct_wait WHERE direct_wait.id = item.run_id AND direct_wait.slot IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM direct_hold WHERE direct_hold.execution_id = item.run_id)
-  AND NOT coalesce(run.status IN ('DISPATCHED', 'RUNNING'), false)
+  AND NOT coalesce(live.state >= 2, false)
 LIMIT :limit
 
 -- name: audit_clock
@@ -55,20 +55,21 @@ SELECT EXISTS (SELECT 1 FROM event WHERE kind = 'clock_set_back')
 -- name: audit_doubled_slots
 -- One run or direct call for each slot.
 SELECT slot, count(*) FROM (
-    SELECT worker_id, slot FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND slot IS NOT NULL
-    UNION ALL SELECT worker_id, slot FROM execution WHERE run_id IS NULL AND finished_at IS NULL
+    SELECT worker.id AS worker_id, live.slot FROM live JOIN worker ON worker.seq = live.worker WHERE live.state >= 2
+    UNION ALL SELECT worker_id, slot FROM call WHERE finished_at IS NULL
     UNION ALL SELECT worker_id, slot FROM direct_wait WHERE slot IS NOT NULL) AS holder
 GROUP BY worker_id, slot HAVING count(*) > 1 LIMIT :limit
 
 -- name: audit_unfinished
-SELECT run.id FROM run LEFT JOIN run first ON first.id = run.chain_id
-WHERE run.job_id = :job_id AND run.finished_at IS NULL AND 'schedule' IN (run.trigger, first.trigger) LIMIT 1
+SELECT run.id FROM live JOIN run ON run.seq = live.run LEFT JOIN run first ON first.id = run.chain_id
+WHERE live.job = (SELECT seq FROM job WHERE id = :job_id) AND 'schedule' IN (run.trigger, first.trigger) LIMIT 1
 
 -- name: audit_last_end
 -- When the last run of a job ended, until when it backs off, and its newest scheduled row: what its next instant depended on.
-SELECT (SELECT max(finished_at) FROM run WHERE job_id = job.id), job.backing_off_until, newest.scheduled_for, newest.reason
-FROM job LEFT JOIN run newest ON newest.id = (
-    SELECT id FROM run WHERE job_id = job.id AND trigger = 'schedule' ORDER BY number DESC LIMIT 1)
+SELECT (SELECT max(finished_at) FROM ended WHERE ended.job = job.seq), job.backing_off_until, newest.scheduled_for, ended.reason
+FROM job LEFT JOIN run newest ON newest.seq = (
+    SELECT seq FROM run WHERE run.job = job.seq AND trigger = 'schedule' ORDER BY number DESC LIMIT 1)
+LEFT JOIN ended ON ended.run = newest.seq
 WHERE job.id = :job_id
 
 -- name: audit_pending
@@ -90,28 +91,42 @@ ORDER BY job.name
 -- name: audit_told
 -- Deliveries about the runs of a job other than their ends.
 SELECT coalesce(run.chain_id, run.id), delivery.event, delivery.target, delivery.created_at
-FROM run JOIN delivery ON delivery.run_id = run.id
-WHERE run.job_id = :job_id AND delivery.event IN ('late', 'missed', 'recovered')
+FROM run JOIN job ON job.seq = run.job JOIN delivery ON delivery.run_id = run.id
+WHERE job.id = :job_id AND delivery.event IN ('late', 'missed', 'recovered')
 
 -- name: audit_tellable
 -- The runs of a job with targets, with the trigger of their chain, and whether they were retried.
 SELECT run.number, run.status, coalesce(begun.id, run.id), coalesce(begun.trigger, run.trigger), run.scheduled_for,
     run.created_at, run.finished_at, run.decisions,
     EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = run.id AND later.trigger = 'retry')
-FROM run LEFT JOIN run AS begun ON begun.id = run.chain_id
+FROM run_now AS run LEFT JOIN run AS begun ON begun.id = run.chain_id
 WHERE run.job_id = :job_id AND run.number > :after
 ORDER BY run.number LIMIT :limit
 
 -- name: audit_owned
-SELECT run.id, job.name, run.number, run.status, process.lock, process.ending, process.worker_id, execution.boot_id, execution.pid, execution.pid_start
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN process ON process.epoch = run.epoch LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.status IN ('DISPATCHED', 'RUNNING') AND run.lane_id <> 0
+SELECT run.id, job.name, run.number, CASE live.state WHEN 3 THEN 'RUNNING' ELSE 'DISPATCHED' END, process.lock, process.ending,
+    process.worker_id, live.boot_id, live.pid, live.pid_start
+FROM live JOIN run ON run.seq = live.run JOIN job ON job.seq = run.job LEFT JOIN process ON process.epoch = live.epoch
+WHERE live.state >= 2 AND live.lane_id <> 0
 
 -- name: audit_called
 -- Direct calls that have a slot, with the lock of the process that carries them; of reservations the caller is the process.
-SELECT execution.id, coalesce(job.name, 'reserved slot'), 'RUNNING', process.lock, process.ending, process.worker_id, execution.boot_id, execution.pid, execution.pid_start
-FROM direct_hold CROSS JOIN execution JOIN process ON process.epoch = direct_hold.epoch LEFT JOIN job ON job.id = execution.job_id
-WHERE execution.id = direct_hold.execution_id
+SELECT call.id, coalesce(job.name, 'reserved slot'), 'RUNNING', process.lock, process.ending, process.worker_id, call.boot_id, call.pid, call.pid_start
+FROM direct_hold CROSS JOIN call JOIN process ON process.epoch = direct_hold.epoch LEFT JOIN job ON job.id = call.job_id
+WHERE call.id = direct_hold.execution_id
 UNION ALL
 SELECT direct_wait.id, coalesce(job.name, 'reserved slot'), 'DISPATCHED', process.lock, process.ending, process.worker_id, NULL, NULL, NULL
 FROM direct_wait JOIN process ON process.epoch = direct_wait.epoch LEFT JOIN job ON job.id = direct_wait.job_id
+
+-- name: audit_counters
+-- Counted anew: what ended, and what is unfinished.
+SELECT status, worker_id, CAST(sum(kept) AS bigint), CAST(sum(counted) AS bigint) FROM (
+    SELECT status, worker_id, count AS kept, 0 AS counted FROM counter
+    UNION ALL
+    SELECT CASE ended.status WHEN 4 THEN 'COMPLETED' WHEN 5 THEN 'FAILED' WHEN 6 THEN 'SKIPPED' ELSE 'CANCELLED' END,
+        coalesce((SELECT id FROM worker WHERE seq = ended.worker), ''), 0, ended.number
+    FROM (SELECT status, worker, count(*) AS number FROM ended GROUP BY status, worker) AS ended
+    UNION ALL
+    SELECT CASE WHEN live.held THEN 'RUNNING' ELSE 'QUEUED' END, coalesce((SELECT id FROM worker WHERE seq = live.worker), ''), 0, live.number
+    FROM (SELECT state >= 2 AS held, worker, count(*) AS number FROM live GROUP BY 1, 2) AS live) AS counters
+GROUP BY status, worker_id HAVING sum(kept) <> sum(counted)

@@ -95,11 +95,11 @@ SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_wh
 
 -- name: worktrees_ended
 -- Worktrees of finished or pruned runs and direct calls that are neither kept nor removed yet.
-SELECT worktree.run_id, worktree.handle, worktree.repository, worktree.path, worktree.branch, worktree.base, worktree.made_at, worktree.kept_at, worktree.kept_why, coalesce(run.status, execution.status),
-    coalesce(run.started_at, execution.started_at)
-FROM worktree LEFT JOIN run ON run.id = worktree.run_id LEFT JOIN execution ON execution.id = worktree.run_id
-WHERE worktree.kept_at IS NULL AND (run.id IS NULL OR run.finished_at IS NOT NULL)
-  AND (execution.id IS NULL OR execution.finished_at IS NOT NULL)
+SELECT worktree.run_id, worktree.handle, worktree.repository, worktree.path, worktree.branch, worktree.base, worktree.made_at, worktree.kept_at, worktree.kept_why,
+    CASE ended.status WHEN 4 THEN 'COMPLETED' WHEN 5 THEN 'FAILED' WHEN 6 THEN 'SKIPPED' WHEN 7 THEN 'CANCELLED' ELSE call.status END,
+    coalesce(ended.started_at, call.started_at)
+FROM worktree LEFT JOIN run ON run.id = worktree.run_id LEFT JOIN ended ON ended.run = run.seq LEFT JOIN call ON call.id = worktree.run_id
+WHERE worktree.kept_at IS NULL AND (run.id IS NULL OR ended.run IS NOT NULL) AND (call.id IS NULL OR call.finished_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM direct_wait WHERE direct_wait.id = worktree.run_id)
 
 -- name: worktree_paths
@@ -113,7 +113,8 @@ DELETE FROM worktree WHERE path = :path
 
 -- name: agent_session
 SELECT session_id, usd, tokens_in, tokens_out, tokens_cached,
-    (SELECT execution.worker_id FROM execution WHERE execution.run_id = agent_session.run_id OR execution.id = agent_session.run_id)
+    coalesce((SELECT run_now.worker_id FROM run_now WHERE run_now.id = agent_session.run_id),
+        (SELECT call.worker_id FROM call WHERE call.id = agent_session.run_id))
 FROM agent_session WHERE job_id = :job_id AND adapter = :adapter
 
 -- name: agent_session_save
@@ -127,5 +128,6 @@ ON CONFLICT (job_id) DO UPDATE SET adapter = excluded.adapter, session_id = excl
 DELETE FROM agent_session WHERE job_id = :job_id AND session_id = :session_id
 
 -- name: run_last_completed
-SELECT job.name || ':' || run.number, run.finished_at, run.result_summary FROM run JOIN job ON job.id = run.job_id
-WHERE run.job_id = :job_id AND run.status = 'COMPLETED' AND run.finished_at IS NOT NULL ORDER BY run.finished_at DESC, run.number DESC LIMIT 1
+SELECT job.name || ':' || run.number, ended.finished_at, ended.result_summary
+FROM job JOIN ended ON ended.job = job.seq JOIN run ON run.seq = ended.run
+WHERE job.id = :job_id AND ended.status = 4 ORDER BY ended.finished_at DESC, run.number DESC LIMIT 1

@@ -38,26 +38,32 @@ CACHE = -8_000
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL_HINT = "free some space; rota continues by itself"
+_FULL_HINT = "free disk space; rota continues by itself"
 _OWNER_HINT = "check owner and mode of the file and its folder"
-_PLACE_HINT = "check that the file is there and that you may write it and its folder"
-DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
+_PLACE_HINT = "check that the file exists and that you may write it and its folder"
+DAMAGE_HINT = "nothing was changed; restore a backup, or move the file away to start empty"
 
 
 class SqliteDatabase:
-    """`Database` on one connection; the caller opens and ends the transaction. There is nothing to prefetch or send."""
+    """`Database` on one connection; the caller opens and ends the transaction. There is nothing to send.
+
+    A prefetched query is answered at once, as a server would: statements that come between do not change the answer.
+    """
 
     def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
         self._connection = connection
         self._queries = queries
         self.counted: driver.Counts = {}
         self.announces = False
+        self.prefetched: dict[tuple[Any, ...], list[driver.Row]] = {}
 
     def rows(self, query: str, /, **params: Any) -> list[driver.Row]:
+        if self.prefetched and (key := (query, *params.values())) in self.prefetched:
+            return self.prefetched.pop(key)
         return self._connection.execute(self._queries[query], params).fetchall()
 
     def row(self, query: str, /, **params: Any) -> driver.Row | None:
-        rows = self._connection.execute(self._queries[query], params).fetchall()
+        rows = self.rows(query, **params)
         return rows[0] if rows else None
 
     def execute(self, query: str, /, **params: Any) -> int:
@@ -68,7 +74,7 @@ class SqliteDatabase:
         self._connection.execute(self._queries[query], params).fetchall()
 
     def prefetch(self, query: str, /, **params: Any) -> None:
-        """Do nothing."""
+        self.prefetched[query, *params.values()] = self._connection.execute(self._queries[query], params).fetchall()
 
     def send(self) -> None:
         """Do nothing."""
@@ -230,6 +236,7 @@ class SqliteStore:
         if alone:
             return driver.Done(item.future, item.operation(database))
         connection.execute("SAVEPOINT operation")
+        database.prefetched.clear()
         counted = database.counted.copy()
         try:
             with translated(self.path):
@@ -440,8 +447,8 @@ def translated(path: Path) -> Iterator[None]:
         raise StateError(f"cannot open the database {path}: {error}", hint=_PLACE_HINT) from error
     except apsw.BusyError as error:
         raise DatabaseBusy(
-            f"the database {path} is held by another process ({error})",
-            hint="try again; `rota status` shows the process that serves it",
+            f"the database {path} is locked by another process ({error})",
+            hint="try again; `rota status` shows the process that uses it",
         ) from error
     except apsw.IOError as error:
         raise _input_output(path, error) from error
@@ -453,7 +460,7 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.SQLError as error:
         if not str(error).startswith("no such"):
             raise
-        raise DatabaseCorrupt(f"the database {path} is not as rota made it ({error})", hint=DAMAGE_HINT) from error
+        raise DatabaseCorrupt(f"the database {path} differs from rota's schema ({error})", hint=DAMAGE_HINT) from error
 
 
 def _input_output(path: Path, error: apsw.IOError) -> StateError:

@@ -58,8 +58,8 @@ def heads(db: Database) -> Iterator[Head]:
 
 
 def _heads(rows: Iterable[Row]) -> Iterator[Head]:
-    for lane_id, key, rank, position, created_at, run_id in rows:
-        yield Head((-rank, position, created_at, run_id), lane_id, draws_of(key))
+    for lane_id, key, rank, position, created_at, seq in rows:
+        yield Head((-rank, position, created_at, seq), lane_id, draws_of(key))
 
 
 def behind(db: Database, head: Head, *, limit: int) -> list[Head]:
@@ -70,10 +70,9 @@ def behind(db: Database, head: Head, *, limit: int) -> list[Head]:
     """
     rows = db.rows("lane_front", lane_id=head.lane_id, limit=limit + 1)
     front = (
-        Head((-rank, position, created_at, run_id), head.lane_id, head.draws)
-        for rank, position, created_at, run_id in rows
+        Head((-rank, position, created_at, seq), head.lane_id, head.draws) for rank, position, created_at, seq in rows
     )
-    return [other for other in front if other.order > head.order and other.run_id != head.run_id][:limit]
+    return [other for other in front if other.order > head.order and other.seq != head.seq][:limit]
 
 
 def holders(db: Database, pool: str, *, limit: int) -> list[str]:
@@ -180,15 +179,15 @@ class QueueSpot(NamedTuple):
 
     position: int
     created_at: int
-    id: str
+    run: int
 
 
-START, END = QueueSpot(-_MAX_INTEGER, -_MAX_INTEGER, ""), QueueSpot(_MAX_INTEGER, _MAX_INTEGER, "g")
+START, END = QueueSpot(-_MAX_INTEGER, -_MAX_INTEGER, 0), QueueSpot(_MAX_INTEGER, _MAX_INTEGER, _MAX_INTEGER)
 
 
 def spot_of(run: Run) -> QueueSpot:
     """Return the place of a run within its rank."""
-    return QueueSpot(run.position, to_ms(run.created_at), run.id)
+    return QueueSpot(run.position, to_ms(run.created_at), run.seq)
 
 
 def ready(db: Database, *, limit: int) -> list[str]:
@@ -196,7 +195,7 @@ def ready(db: Database, *, limit: int) -> list[str]:
     return [run_id for (run_id,) in db.rows("order_ready", limit=limit)]
 
 
-def at_place(db: Database, place: int, *, without: Collection[str]) -> tuple[int, QueueSpot] | None:
+def at_place(db: Database, place: int, *, without: Collection[int]) -> tuple[int, QueueSpot] | None:
     """Return rank and spot of the run at a place among the claimable runs `without` some, None for none."""
     row = db.row("order_at", before=place - 1, without=write_json(list(without)))
     return None if row is None else (row[0], QueueSpot(*row[1:]))
@@ -257,8 +256,8 @@ def runs_of(db: Database, run_ids: Sequence[str]) -> list[Run]:
     return [run_of(row) for row in db.records("runs_by_ids", ids=write_json(run_ids))]
 
 
-def place(db: Database, positions: Mapping[str, int]) -> int:
-    """Give queued runs new positions; return the number that were still queued."""
+def place(db: Database, positions: Mapping[int, int]) -> int:
+    """Give queued runs new positions by key; return the number that were still queued."""
     return db.execute("runs_place", runs=write_json(list(positions.items())))
 
 
@@ -269,7 +268,8 @@ def set_params(db: Database, run_id: str, params: Mapping[str, Any]) -> bool:
 
 def set_priority(db: Database, run_id: str, *, priority: int, rank: int, position: int) -> bool:
     """Change the priority of a queued run, and its place."""
-    return db.execute("run_set_priority", id=run_id, priority=priority, rank=rank, position=position) == 1
+    changed = db.execute("run_set_priority", id=run_id, priority=priority)
+    return changed == 1 and db.execute("run_set_place", id=run_id, rank=rank, position=position) == 1
 
 
 def holds(db: Database) -> list[ProviderHold]:

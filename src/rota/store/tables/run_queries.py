@@ -13,6 +13,7 @@ from rota.model.records import Job, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.store.driver import Database
 from rota.store.rows import Record, read_object, record_of, records_of, run_of, value_of, write_json
+from rota.store.tables.runs import ENDS
 
 if TYPE_CHECKING:
     from rota.rules.admission import PendingRetry
@@ -96,6 +97,7 @@ def _by_job(rows: Iterable[Record]) -> dict[str, list[Run]]:
 
 def unfinished_runs(db: Database, job_id: str) -> list[Run]:
     """Return a job's unfinished runs, oldest first."""
+    db.defer("runs_lock", job_id=job_id)
     return [run_of(row) for row in db.records("runs_unfinished", job_id=job_id)]
 
 
@@ -216,14 +218,12 @@ def durations(db: Database, job_id: str, *, limit: int) -> list[timedelta]:
 
 
 def executed_spans(
-    db: Database, job_id: str, *, since: datetime, until: datetime, grouped: bool = False, before: int = 64
+    db: Database, job_id: str, *, since: datetime, until: datetime, grouped: bool = False
 ) -> list[tuple[datetime, datetime | None, str]]:
     """Return start, end and run of the job's executions that overlap a time."""
     groups = db.rows("groups_within", job_id=job_id, since=to_ms(since), until=to_ms(until)) if grouped else []
-    earlier = db.rows("executions_before", job_id=job_id, since=to_ms(since), limit=before)
     within = db.rows("executions_within", job_id=job_id, since=to_ms(since), until=to_ms(until))
-    reaching = [row for row in reversed(earlier) if row[1] is None or row[1] > to_ms(since)]
-    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*groups, *reaching, *within]]
+    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*groups, *within]]
 
 
 def executed_since(db: Database, job_id: str, since: datetime) -> list[tuple[datetime, datetime | None, str]]:
@@ -360,7 +360,7 @@ def ended_runs(
     rows = db.rows(
         "timeline_counts",
         job_id=job_id,
-        status=status.value,
+        status=ENDS[status],
         since=to_ms(since),
         width=width // MILLISECOND,
         limit=limit,

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from rota.model.budgets import usage_json
 from rota.model.clock import to_ms, to_ms_or_none
+from rota.model.errors import InvariantRefused
 from rota.model.ids import created_ms
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.queue_order import NO_POOLS, POSITION_GAP
 from rota.store.driver import Database, Row
 from rota.store.rows import (
-    EMPTY,
     columns_of,
     execution_of,
     merge_objects,
@@ -30,6 +30,15 @@ from rota.store.rows import (
 
 NO_WORKER = ""
 _DISPATCHED, _RUNNING = Status.DISPATCHED, str(Status.RUNNING)
+
+READY, WAITING = 1, 0
+"""The states of a queued run in `live`: it may be claimed, or waits for something."""
+STATES = {Status.QUEUED: (WAITING, READY), Status.DISPATCHED: (2, 2), Status.RUNNING: (3, 3)}
+"""The states in `live` of an unfinished status, the lowest and the highest."""
+ENDS = {Status.COMPLETED: 4, Status.FAILED: 5, Status.SKIPPED: 6, Status.CANCELLED: 7}
+"""The final statuses in `ended`."""
+STATUSES = (Status.QUEUED, Status.QUEUED, Status.DISPATCHED, Status.RUNNING, *ENDS)
+"""The status by its number in `live` or `ended`."""
 
 
 def count(db: Database, status: Status, by: int, *, worker_id: str | None = None) -> None:
@@ -67,6 +76,7 @@ class Candidate(NamedTuple):
     expires_at: datetime | None
     forced: bool
     state: Mapping[str, Any]
+    seq: int = 0
 
     @property
     def handle(self) -> str:
@@ -95,8 +105,7 @@ class Owned(Struct, frozen=True):
 class ClaimedSlot(NamedTuple):
     """A run and the slot that it takes. `started`: it has no gates and starts with the claim."""
 
-    run_id: str
-    job_id: str
+    seq: int
     slot: int
     started: bool
 
@@ -143,11 +152,18 @@ class FinishedRun(NamedTuple):
 
 def run_by_id(db: Database, run_id: str) -> Run | None:
     """Return the run with this identifier, None for none."""
+    db.defer("run_lock", id=run_id)
     return next(map(run_of, db.records("run_by_id", id=run_id)), None)
+
+
+def run_by_seq(db: Database, seq: int) -> Run | None:
+    """Return the run with this key, None for none."""
+    return next(map(run_of, db.records("run_by_seq", seq=seq)), None)
 
 
 def run_by_number(db: Database, job_id: str, number: int) -> Run | None:
     """Return a job's run of this number, None for none."""
+    db.defer("run_lock_number", job_id=job_id, number=number)
     return next(map(run_of, db.records("run_by_number", job_id=job_id, number=number)), None)
 
 
@@ -173,55 +189,32 @@ def passed_over(db: Database, *, lane_id: int = NO_POOLS) -> bool:
     return db.row("run_passed_over", lane_id=lane_id) is not None
 
 
-def chosen(db: Database, run_ids: Sequence[str]) -> list[Candidate]:
+def chosen(db: Database, seqs: Sequence[int]) -> list[Candidate]:
     """Return the runs to claim in the given order."""
-    return records_of(Candidate, db.rows("run_chosen", ids=write_json(run_ids)))
+    return records_of(Candidate, db.rows("run_chosen", runs=write_json(seqs)))
 
 
 def claim_runs(db: Database, claimed: Sequence[ClaimedSlot], *, worker_id: str, epoch: int, now: datetime) -> int:
     """Move QUEUED runs into slots, as RUNNING if they start with the claim, else as DISPATCHED; return the number.
 
-    If all of them start, the statement is deferred: an execution whose run is not in its slot is refused, and with it
-    the whole claim.
+    One that cannot be claimed refuses all.
     """
-    running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
-    items = [(run.run_id, run.slot, *(running if run.started else dispatched)) for run in claimed]
-    params = {"runs": write_json(items), "worker_id": worker_id, "epoch": epoch, "now": to_ms(now)}
-    if all(run.started for run in claimed):
-        db.defer("run_claim", **params)
-        changed = len(claimed)
-    else:
-        changed = db.execute("run_claim", **params)
+    running, dispatched = (STATES[Status.RUNNING][0], to_ms(now)), (STATES[Status.DISPATCHED][0], None)
+    items = [(run.seq, run.slot, *(running if run.started else dispatched)) for run in claimed]
+    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    if changed != len(claimed):
+        raise InvariantRefused(
+            "no such transition", f"{len(claimed) - changed} of {len(claimed)} runs were not claimable"
+        )
     count(db, Status.QUEUED, -changed)
     count(db, Status.RUNNING, changed, worker_id=worker_id)
     return changed
 
 
-def start_run(db: Database, run_id: str, *, epoch: int, now: datetime) -> bool:
-    """Move a DISPATCHED run to RUNNING."""
-    return db.execute("run_start", id=run_id, epoch=epoch, now=to_ms(now)) == 1
-
-
-def insert_executions(
-    db: Database,
-    started: Sequence[ClaimedSlot],
-    *,
-    worker_id: str,
-    epoch: int,
-    process: ProcessIdentity,
-    now: datetime,
-) -> None:
-    """Store the audit records of starts; an execution has the identifier of its run."""
-    db.defer(
-        "execution_insert",
-        executions=write_json([(run.run_id, run.job_id, run.slot) for run in started]),
-        worker_id=worker_id,
-        epoch=epoch,
-        boot_id=process.boot_id,
-        pid=process.pid,
-        pid_start=process.start,
-        now=to_ms(now),
-    )
+def start_run(db: Database, run_id: str, *, epoch: int, process: ProcessIdentity, now: datetime) -> bool:
+    """Move a DISPATCHED run to RUNNING in a process."""
+    identity = {"boot_id": process.boot_id, "pid": process.pid, "pid_start": process.start}
+    return db.execute("run_start", id=run_id, epoch=epoch, now=to_ms(now), **identity) == 1
 
 
 def release_run(
@@ -263,7 +256,7 @@ def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> N
 def ending_runs(db: Database, run_ids: Sequence[str]) -> dict[str, RunState]:
     """Return the state of those of the runs that are not final, by identifier."""
     rows = db.rows("runs_ending", ids=write_json(run_ids))
-    return {run_id: record_of(RunState, state) for run_id, *state in rows}
+    return {run_id: RunState(STATUSES[state], reason and Reason(reason)) for run_id, state, reason in rows}
 
 
 class EndFacts(NamedTuple):
@@ -290,70 +283,45 @@ def finish_runs(
 
     `sent` may prefetch the next queries; their answers reflect this change.
     """
-    changed = {row[0]: row for row in (_finish_alike if _alike(ends) else _finish_each)(db, ends, epoch, sent)}
-    final = [end for end in ends if end.run_id in changed]
-    moves = ((end.expected, end.outcome.status, changed[end.run_id][-1]) for end in final)
-    for (left, entered, worker_id), alike in groupby(moves):
-        number = len(list(alike))
+    rows: dict[str, Row] = {}
+    by_status = {status: [end for end in ends if end.expected is status] for status in {end.expected for end in ends}}
+    for status, alike in by_status.items():
+        low, high = STATES[status]
+        leaving = {"low": low, "high": high, "epoch": epoch}
+        ids = write_json([end.run_id for end in alike])
+        db.prefetch("runs_to_finish", ids=ids, **leaving)  # before the ends: they take the runs out of `live`
+        _insert_ends(db, alike, ids, leaving)
+        if alike[-1] is ends[-1]:
+            sent()
+        rows |= {row[0]: row for row in db.rows("runs_to_finish", ids=ids, **leaving)}
+    final = [end for end in ends if end.run_id in rows]
+    moves = ((end.expected, end.outcome.status, rows[end.run_id][-1]) for end in final)
+    for (left, entered, worker_id), same in groupby(moves):
+        number = len(list(same))
         count(db, left, -number, worker_id=worker_id)
         count(db, entered, number, worker_id=worker_id)
-    return [record_of(FinishedRun, changed[end.run_id][:-1], end.outcome, end.at) for end in final]
+    return [record_of(FinishedRun, rows[end.run_id][:-1], end.outcome, end.at) for end in final]
 
 
-def _alike(ends: Sequence[RunEnd]) -> bool:
-    """Return whether all runs have the same end; then only their identifiers are sent one by one."""
-    _, outcome, expected, at = ends[0]
-    return all(end.outcome is outcome and end.expected is expected and end.at == at for end in ends)
+def _insert_ends(db: Database, ends: Sequence[RunEnd], ids: str, leaving: Mapping[str, Any]) -> None:
+    _, outcome, _, at = ends[0]
+    if all(end.outcome is outcome and end.at == at for end in ends):
+        db.defer("run_finish_alike", ids=ids, **leaving, **_ending(outcome, at))
+    else:
+        items = [(end.run_id, *_ending(end.outcome, end.at).values()) for end in ends]
+        db.defer("run_finish", ends=write_json(items), **leaving)
 
 
-def _finish_each(db: Database, ends: Sequence[RunEnd], epoch: int | None, sent: Callable[[], None]) -> list[Row]:
-    runs = write_json([_ending(end, end.outcome) for end in ends])
-    db.prefetch("run_finish", runs=runs, epoch=epoch)
-    sent()
-    return db.rows("run_finish", runs=runs, epoch=epoch)
-
-
-def _finish_alike(db: Database, ends: Sequence[RunEnd], epoch: int | None, sent: Callable[[], None]) -> list[Row]:
-    _, outcome, expected, at = ends[0]
-    params = {
-        "ids": write_json([end.run_id for end in ends]),
-        "status": outcome.status,
+def _ending(outcome: Outcome, at: datetime) -> dict[str, Any]:
+    return {
+        "status": ENDS[outcome.status],
         "reason": outcome.reason,
+        "finished_at": to_ms(at),
+        "exit_code": outcome.exit_code,
         "error": outcome.error,
         "summary": outcome.summary,
-        "finished_at": to_ms(at),
-        "expected": expected,
-        "epoch": epoch,
+        "artifacts": artifacts_of(outcome),
     }
-    db.prefetch("run_finish_alike", **params)
-    sent()
-    return db.rows("run_finish_alike", **params)
-
-
-def _ending(end: RunEnd, outcome: Outcome) -> tuple[Any, ...]:
-    ended = (outcome.status, outcome.reason, outcome.error, outcome.summary)
-    return (end.run_id, end.expected, to_ms(end.at), *ended)
-
-
-def finish_executions(db: Database, ends: Sequence[RunEnd]) -> None:
-    """Close the audit records of runs."""
-    if not _alike(ends):
-        db.defer("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
-        return
-    _, finished_at, status, exit_code, error, artifacts = _closing(ends[0], ends[0].outcome)
-    db.defer(
-        "execution_finish_alike",
-        run_ids=write_json([end.run_id for end in ends]),
-        finished_at=finished_at,
-        status=status,
-        exit_code=exit_code,
-        error=error,
-        artifacts=artifacts,
-    )
-
-
-def _closing(end: RunEnd, outcome: Outcome) -> tuple[Any, ...]:
-    return (end.run_id, to_ms(end.at), outcome.status, outcome.exit_code, outcome.error, artifacts_of(outcome))
 
 
 def artifacts_of(outcome: Outcome, *, reason: Reason | None = None) -> str | None:
@@ -391,9 +359,10 @@ def owned_runs(db: Database, epochs: Sequence[int]) -> list[Owned]:
 
 
 def _owned(row: Row) -> Owned:
-    *fields, cancel_requested_at, cancel_reason, boot_id, pid, pid_start = row
+    run_id, epoch, state, job_id, version, losses, cancel_requested_at, cancel_reason, boot_id, pid, pid_start = row
     process = None if None in (boot_id, pid, pid_start) else ProcessIdentity(boot_id, pid, pid_start)
-    return record_of(Owned, (*fields, None if cancel_requested_at is None else cancel_reason), process)
+    reason = None if cancel_requested_at is None else Reason(cancel_reason)
+    return Owned(run_id, epoch, STATUSES[state], job_id, version, losses, reason, process)
 
 
 def prefetch_taken_slots(db: Database, worker_id: str) -> None:
@@ -466,42 +435,46 @@ class NewRunVariant(Struct, frozen=True):
 
 
 def insert_run(db: Database, run: NewRun, *, number: int) -> None:
-    """Insert a run."""
-    skipped = run.reason is not None
-    status = Status.SKIPPED if skipped else Status.RUNNING if run.begins else Status.QUEUED
-    created_at = to_ms(run.created_at)
+    """Insert a run with its first state, or with its end if it is skipped at once."""
     columns = columns_of(run) | _defaults(run)
-    columns |= {
-        "job_id": run.job.id,
-        "number": number,
-        "version": run.job.version,
-        "status": status,
-        "params": columns["params"] or write_json(run.job.spec.work.params),
-        "started_at": created_at if run.begins else None,
-        "finished_at": created_at if skipped else None,
-        "decisions": columns["decisions"] or EMPTY,
-    }
-    db.execute("run_insert", **columns)
+    params = columns["params"] or write_json(run.job.spec.work.params)
+    db.execute(
+        "run_insert", **columns | {"job_id": run.job.id, "version": run.job.version, "number": number, "params": params}
+    )
+    if run.reason is not None:
+        db.execute("run_skip", **columns)
+        count(db, Status.SKIPPED, 1)
+        return
+    status = Status.RUNNING if run.begins else Status.QUEUED
+    state = STATES[Status.RUNNING][0] if run.begins else READY if run.waiting_for is None else WAITING
+    db.execute("run_enqueue", **columns, state=state, started_at=to_ms(run.created_at) if run.begins else None)
     count(db, status, 1)
 
 
 def insert_runs(db: Database, shared: NewRun, variants: Sequence[NewRunVariant], *, first: int) -> None:
-    """Insert runs of one job by one statement, numbered from `first` and one behind the other."""
+    """Insert runs of one job by two statements, numbered from `first` and one behind the other."""
     rows = [(*columns_of(variant).values(),) for variant in variants]
+    siblings = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    place = _defaults(shared)
     db.execute(
         "run_insert_many",
         job_id=shared.job.id,
         first=first,
         version=shared.job.version,
         trigger=shared.trigger,
-        expires_at=to_ms_or_none(shared.expires_at),
-        gap=SIBLING_GAP,
         params=write_json(shared.job.spec.work.params),
         forced=int(shared.forced),
         created_at=to_ms(shared.created_at),
-        decisions=write_json(shared.decisions or {}),
-        siblings=json.dumps(rows, separators=(",", ":"), ensure_ascii=False),
-        **_defaults(shared),
+        siblings=siblings,
+        **place,
+    )
+    db.execute(
+        "run_enqueue_many",
+        siblings=siblings,
+        expires_at=to_ms_or_none(shared.expires_at),
+        gap=SIBLING_GAP,
+        decisions=write_json(shared.decisions) if shared.decisions else None,
+        **place,
     )
     count(db, Status.QUEUED, len(variants))
 

@@ -15,15 +15,15 @@ WHERE declared = 1 AND name NOT IN (SELECT item ->> 0 FROM json_array_elements(C
 
 -- name: budget_gate
 -- A run or direct call may reserve at its gates in a slot of this process; it is locked until the commit.
-WITH queued AS (
-    SELECT 1 FROM run WHERE id = :id AND status = 'DISPATCHED' AND epoch = :epoch
+WITH dispatched AS (
+    SELECT 1 FROM live WHERE run = (SELECT seq FROM run WHERE id = :id) AND state = 2 AND epoch = :epoch
     {{FOR NO KEY UPDATE}}
 ),
 called AS (
     SELECT 1 FROM direct_wait WHERE id = :id AND epoch = :epoch
     {{FOR NO KEY UPDATE}}
 )
-SELECT 1 FROM queued UNION ALL SELECT 1 FROM called
+SELECT 1 FROM dispatched UNION ALL SELECT 1 FROM called
 
 -- name: budget_any_held
 SELECT 1 FROM budget_entry WHERE settled IS NULL LIMIT 1
@@ -44,14 +44,15 @@ SELECT max(settled) FROM (SELECT entry.settled FROM budget_entry AS entry
     ORDER BY entry.settled_at DESC LIMIT :recent) AS newest
 
 -- name: budget_anybody_waits
-SELECT 1 FROM run WHERE waiting_for = 'budget' LIMIT 1
+SELECT 1 FROM live WHERE waiting_for = 'budget' LIMIT 1
 
 -- name: budget_waiting
 -- The runs that wait for room in an account, in queue order, with their estimates.
 SELECT run.id, job.name || ':' || run.number, CAST(lacking ->> 'estimate' AS bigint)
-FROM run JOIN job ON job.id = run.job_id CROSS JOIN json_array_elements(CAST(run.decisions AS json) #> '{budget,accounts}') AS lacking
-WHERE run.waiting_for = 'budget' AND lacking ->> 'account' = :budget AND lacking ->> 'answer' = 'wait'
-ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
+FROM live JOIN run ON run.seq = live.run JOIN job ON job.seq = live.job
+CROSS JOIN json_array_elements(CAST(live.decisions AS json) #> '{budget,accounts}') AS lacking
+WHERE live.waiting_for = 'budget' AND lacking ->> 'account' = :budget AND lacking ->> 'answer' = 'wait'
+ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT :limit
 
 -- name: prune_budget_count
 UPDATE budget_window SET pruned = pruned + gone.settled
@@ -85,17 +86,17 @@ SELECT CAST(spec AS json) #>> '{work,agent,agent}' AS name, CAST(sum(runs) AS bi
     CAST(sum(tokens_out_told) AS bigint) AS tokens_out_told, CAST(sum(tokens_out) AS bigint) AS tokens_out,
     CAST(sum(usd_told) AS bigint) AS usd_told, CAST(sum(usd) AS bigint) AS usd
 FROM (
-    SELECT execution.job_id AS job_id, coalesce(run.version, execution.version) AS version, count(*) AS runs,
+    SELECT execution.job_id AS job_id, execution.version AS version, count(*) AS runs,
         sum(greatest(coalesce(execution.finished_at, :now) - execution.started_at, 0)) AS took,
         count(told ->> 'requests') AS requests_told, coalesce(sum(CAST(told ->> 'requests' AS numeric)), 0) AS requests,
         count(told ->> 'tokens_in') AS tokens_in_told, coalesce(sum(CAST(told ->> 'tokens_in' AS numeric)), 0) AS tokens_in,
         count(told ->> 'tokens_out') AS tokens_out_told, coalesce(sum(CAST(told ->> 'tokens_out' AS numeric)), 0) AS tokens_out,
         count(told ->> 'usd_millionths') AS usd_told, coalesce(sum(CAST(told ->> 'usd_millionths' AS numeric)), 0) AS usd
-    FROM execution LEFT JOIN run ON run.id = execution.run_id
+    FROM execution
     CROSS JOIN LATERAL (SELECT CAST(execution.artifacts AS json) -> 'usage' AS told) AS document
     WHERE execution.started_at >= :since
       AND (CAST(:jobs AS text) IS NULL OR execution.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))
-    GROUP BY execution.job_id, coalesce(run.version, execution.version)) AS used
+    GROUP BY execution.job_id, execution.version) AS used
 LEFT JOIN job_version ON job_version.job_id = used.job_id AND job_version.version = used.version
 GROUP BY 1
 

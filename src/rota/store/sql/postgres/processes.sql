@@ -33,3 +33,7 @@ WHERE process.epoch = :epoch AND process.ended_at IS NULL
 -- name: lock_briefly
 -- For this transaction alone.
 SELECT set_config('lock_timeout', '1s', true)
+
+-- name: worker_insert
+INSERT INTO worker (id, name, labels, host, state, created_at) VALUES (:id, :name, :labels, :host, :state, :now)
+ON CONFLICT DO NOTHING

@@ -17,45 +17,36 @@ FROM (
 ) AS held
 WHERE used < capacity
 
--- name: queue_front
--- The first runs of the whole queue, regardless of pools.
-SELECT run.lane_id, lane.key, run.rank, run.position, run.created_at, run.id
-FROM run JOIN lane ON lane.id = run.lane_id
-WHERE run.status = 'QUEUED' AND run.waiting_for IS NULL AND run.number > 0
-ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
-
 -- name: lane_heads
 -- The heads of the lanes in order, each found by one step into the index: the cost grows with the lanes, not with the queued runs.
 -- A lane with only full pools is left out: its runs cannot start.
-SELECT lane.id, lane.key, head.rank, head.position, head.created_at, head.id
+SELECT lane.id, lane.key, head.rank, head.position, head.created_at, head.run
 FROM lane CROSS JOIN LATERAL (
-    SELECT run.rank, run.position, run.created_at, run.id FROM run
-    WHERE run.lane_id = lane.id AND run.status = 'QUEUED' AND run.waiting_for IS NULL AND run.lane_id > 0
-    ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT 1) AS head
+    SELECT live.rank, live.position, live.created_at, live.run FROM live WHERE live.lane_id = lane.id AND live.state = 1
+    ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT 1) AS head
 WHERE lane.id = 1 OR EXISTS (
     SELECT 1 FROM lane_pool JOIN pool ON pool.name = lane_pool.pool WHERE lane_pool.lane_id = lane.id AND pool.used < pool.capacity)
-ORDER BY head.rank DESC, head.position, head.created_at, head.id
+ORDER BY head.rank DESC, head.position, head.created_at, head.run
 
 -- name: lane_front
 -- The first runs of a lane.
-SELECT rank, position, created_at, id FROM run
-WHERE lane_id = :lane_id AND status = 'QUEUED' AND waiting_for IS NULL AND lane_id > 0
-ORDER BY rank DESC, position, created_at, id LIMIT :limit
+SELECT rank, position, created_at, run FROM live WHERE lane_id = :lane_id AND state = 1
+ORDER BY rank DESC, position, created_at, run LIMIT :limit
 
 -- name: pool_holders
 -- The current users of a pool: runs in slots, direct calls, and runs whose thread outlived them.
 SELECT job.name || ':' || run.number
-FROM run JOIN lane_pool ON lane_pool.lane_id = run.lane_id JOIN job ON job.id = run.job_id
-WHERE run.status IN ('DISPATCHED', 'RUNNING') AND lane_pool.pool = :pool
+FROM live JOIN lane_pool ON lane_pool.lane_id = live.lane_id JOIN run ON run.seq = live.run JOIN job ON job.seq = run.job
+WHERE live.state >= 2 AND lane_pool.pool = :pool
 UNION ALL
 SELECT coalesce(job.name || ':' || run.number, 'a direct call') || ' (abandoned)'
 FROM abandoned JOIN lane_pool ON lane_pool.lane_id = abandoned.lane_id
-LEFT JOIN run ON run.id = abandoned.run_id LEFT JOIN job ON job.id = run.job_id
+LEFT JOIN run ON run.id = abandoned.run_id LEFT JOIN job ON job.seq = run.job
 WHERE lane_pool.pool = :pool
 UNION ALL
 SELECT 'direct ' || coalesce(job.name, 'slot')
-FROM direct_hold JOIN execution ON execution.id = direct_hold.execution_id
-JOIN lane_pool ON lane_pool.lane_id = execution.lane_id LEFT JOIN job ON job.id = execution.job_id
+FROM direct_hold JOIN call ON call.id = direct_hold.execution_id
+JOIN lane_pool ON lane_pool.lane_id = call.lane_id LEFT JOIN job ON job.id = call.job_id
 WHERE lane_pool.pool = :pool
 UNION ALL
 SELECT 'direct ' || coalesce(job.name, 'slot')
@@ -83,99 +74,31 @@ SELECT :lane_id, value ->> 0, CAST(value ->> 1 AS bigint) FROM json_array_elemen
 ON CONFLICT (lane_id, pool) DO NOTHING
 
 -- name: runs_rank
-UPDATE run SET rank = item.rank, position = item.position
+UPDATE live SET rank = item.rank, position = item.position
 FROM (
     SELECT value ->> 0 AS id, CAST(value ->> 1 AS bigint) AS rank, CAST(value ->> 2 AS bigint) AS position
-    FROM json_array_elements(CAST(:places AS json))) AS item
-WHERE run.id = item.id
-
--- name: order_ready
-SELECT id FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0
-ORDER BY rank DESC, position, created_at, id LIMIT :limit
+    FROM json_array_elements(CAST(:places AS json))) AS item JOIN run ON run.id = item.id
+WHERE live.run = run.seq
 
 -- name: order_at
 -- The run that may be claimed and has so many before it, some not counted.
-SELECT rank, position, created_at, id FROM run
-WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND id NOT IN (SELECT json_array_elements_text(CAST(:without AS json)))
-ORDER BY rank DESC, position, created_at, id LIMIT 1 OFFSET :before
-
--- name: order_next_rank
--- The highest rank below one among the runs that may be claimed.
-SELECT rank FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank < :rank ORDER BY rank DESC LIMIT 1
-
--- name: order_behind
--- The same towards the head of the queue: before a spot, nearest first.
-SELECT position, created_at, id FROM (
-    SELECT position, created_at, id FROM run
-    WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank = :rank AND (position, created_at, id) < (:position, :created_at, :id)
-    ORDER BY position DESC, created_at DESC, id DESC LIMIT :limit) AS ready
-UNION ALL
-SELECT position, created_at, id FROM (
-    SELECT position, created_at, id FROM run
-    WHERE status = 'QUEUED' AND waiting_for IS NOT NULL AND rank = :rank AND (position, created_at, id) < (:position, :created_at, :id)
-    ORDER BY position DESC, created_at DESC, id DESC LIMIT :limit) AS held
-ORDER BY position DESC, created_at DESC, id DESC LIMIT :limit
-
--- name: order_ahead
--- Behind a spot within a rank, nearest first: what may be claimed and what waits, each read no further than needed.
-SELECT position, created_at, id FROM (
-    SELECT position, created_at, id FROM run
-    WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank = :rank AND (position, created_at, id) > (:position, :created_at, :id)
-    ORDER BY position, created_at, id LIMIT :limit) AS ready
-UNION ALL
-SELECT position, created_at, id FROM (
-    SELECT position, created_at, id FROM run
-    WHERE status = 'QUEUED' AND waiting_for IS NOT NULL AND rank = :rank AND (position, created_at, id) > (:position, :created_at, :id)
-    ORDER BY position, created_at, id LIMIT :limit) AS held
-ORDER BY position, created_at, id LIMIT :limit
-
--- name: order_place
--- How many runs that may be claimed stand before a spot of a rank, counted no further than the limit.
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank > :rank
-    UNION ALL
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank = :rank
-        AND (position, created_at, id) < (:position, :created_at, :id)
-    LIMIT :limit) AS before
-
--- name: order_count_above
--- How many runs that may be claimed are of a higher rank, counted no further than the limit.
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 AND rank > :rank
-    ORDER BY rank DESC, position, created_at, id LIMIT :limit) AS above
-
--- name: order_count_ready
--- The order keeps to the index, however many runs there are.
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 ORDER BY rank DESC, position, created_at, id LIMIT :limit) AS ready
-
--- name: order_count_waiting
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NOT NULL ORDER BY rank DESC, position, created_at, id LIMIT :limit) AS waiting
-
--- name: order_waiting
-SELECT id FROM run WHERE status = 'QUEUED' AND waiting_for IS NOT NULL
-ORDER BY rank DESC, position, created_at, id LIMIT :limit
+SELECT rank, position, created_at, run FROM ready WHERE run NOT IN (SELECT CAST(json_array_elements_text(CAST(:without AS json)) AS bigint))
+ORDER BY rank DESC, position, created_at, run LIMIT 1 OFFSET :before
 
 -- name: runs_by_ids
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    CAST(CAST(execution.artifacts AS json) -> 'usage' AS text) AS usage,
-    CAST(CAST(execution.artifacts AS json) -> 'denied_tools' AS text) AS denied_tools,
-    CAST(execution.artifacts AS json) ->> 'session_id' AS session_id
-FROM json_array_elements_text(CAST(:ids AS json)) WITH ORDINALITY AS item (value, key) JOIN run ON run.id = item.value JOIN job ON job.id = run.job_id
-LEFT JOIN execution ON execution.run_id = run.id
+SELECT run.* FROM json_array_elements_text(CAST(:ids AS json)) WITH ORDINALITY AS item (value, key) JOIN run_now AS run ON run.id = item.value
 ORDER BY item.key
 
 -- name: runs_place
 -- CASE hides the condition from the planner: it would read all that is queued, believing that to be next to nothing, and join that.
-UPDATE run SET position = item.position
-FROM (SELECT value ->> 0 AS id, CAST(value ->> 1 AS bigint) AS position FROM json_array_elements(CAST(:runs AS json))) AS item
-WHERE run.id = item.id AND CASE WHEN run.status = 'QUEUED' THEN true ELSE false END
+UPDATE live SET position = item.position
+FROM (SELECT CAST(value ->> 0 AS bigint) AS run, CAST(value ->> 1 AS bigint) AS position FROM json_array_elements(CAST(:runs AS json))) AS item
+WHERE live.run = item.run AND CASE WHEN live.state < 2 THEN true ELSE false END
 
 -- name: hold_waiting
 -- How many runs could be claimed but for the pool of their provider. The order keeps to the index, however many runs there are.
 SELECT count(*) FROM (
     SELECT 1 FROM lane_pool CROSS JOIN LATERAL (
-        SELECT 1 FROM run WHERE run.lane_id = lane_pool.lane_id AND run.status = 'QUEUED' AND run.waiting_for IS NULL AND run.lane_id > 0
-        ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit) AS ready
+        SELECT 1 FROM live WHERE live.lane_id = lane_pool.lane_id AND live.state = 1
+        ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT :limit) AS ready
     WHERE lane_pool.pool = :pool LIMIT :limit) AS waiting

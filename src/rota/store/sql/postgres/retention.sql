@@ -1,7 +1,7 @@
 -- name: prune_direct
-DELETE FROM execution WHERE id IN (
-    SELECT id FROM execution
-    WHERE run_id IS NULL AND (job_id = :job_id OR (CAST(:job_id AS text) IS NULL AND job_id IS NULL)) AND finished_at < :before
+DELETE FROM call WHERE id IN (
+    SELECT id FROM call
+    WHERE (job_id = :job_id OR (CAST(:job_id AS text) IS NULL AND job_id IS NULL)) AND finished_at < :before
     ORDER BY id LIMIT :limit)
 RETURNING id
 
@@ -15,9 +15,9 @@ SELECT earlier.id FROM json_array_elements_text(CAST(:ids AS json)) AS item (id)
 JOIN run earlier ON earlier.id = run.chain_id OR earlier.chain_id = run.chain_id
 WHERE run.chain_id IS NOT NULL
 
--- name: prune_executions
-DELETE FROM execution WHERE run_id IN (SELECT json_array_elements_text(CAST(:ids AS json)))
-
 -- name: prune_runs
-DELETE FROM run WHERE id IN (SELECT json_array_elements_text(CAST(:ids AS json))) AND finished_at IS NOT NULL
-RETURNING status, worker_id
+DELETE FROM run WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json)))) AND NOT EXISTS (SELECT 1 FROM live WHERE live.run = run.seq)
+
+-- name: prune_ended
+DELETE FROM ended USING run WHERE run.seq = ended.run AND run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
+RETURNING ended.status, (SELECT worker.id FROM worker WHERE worker.seq = ended.worker)

@@ -30,14 +30,14 @@ SELECT 'function', proname, prosrc FROM pg_proc WHERE pronamespace = CAST(curren
 SELECT
     CAST(CAST('job_due' AS regclass) AS bigint),
     CAST(CAST('job_pause_ends' AS regclass) AS bigint),
-    CAST(CAST('run_ready' AS regclass) AS bigint),
-    CAST(CAST('run_order' AS regclass) AS bigint),
-    CAST(CAST('run_released' AS regclass) AS bigint),
-    CAST(CAST('run_expiring' AS regclass) AS bigint),
-    CAST(CAST('run_unfinished' AS regclass) AS bigint),
+    CAST(CAST('live_ready' AS regclass) AS bigint),
+    CAST(CAST('live_order' AS regclass) AS bigint),
+    CAST(CAST('live_released' AS regclass) AS bigint),
+    CAST(CAST('live_expiring' AS regclass) AS bigint),
+    CAST(CAST('live_job' AS regclass) AS bigint),
     CAST(CAST('run_fire' AS regclass) AS bigint),
-    CAST(CAST('run_slot' AS regclass) AS bigint),
-    CAST(CAST('execution_run_id_key' AS regclass) AS bigint),
+    CAST(CAST('live_slot' AS regclass) AS bigint),
+    CAST(CAST('call_slot' AS regclass) AS bigint),
     CAST(CAST('process_open' AS regclass) AS bigint)
 
 -- name: database_version

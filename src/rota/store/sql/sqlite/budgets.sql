@@ -13,7 +13,7 @@ UPDATE budget SET declared = 0 WHERE declared = 1 AND name NOT IN (SELECT value 
 
 -- name: budget_gate
 -- A run or direct call may reserve at its gates in a slot of this process.
-SELECT 1 FROM run WHERE id = :id AND status = 'DISPATCHED' AND epoch = :epoch
+SELECT 1 FROM live WHERE run = (SELECT seq FROM run WHERE id = :id) AND state = 2 AND epoch = :epoch
 UNION ALL SELECT 1 FROM direct_wait WHERE id = :id AND epoch = :epoch
 
 -- name: budget_any_held
@@ -33,14 +33,14 @@ SELECT max(settled) FROM (SELECT entry.settled FROM budget_entry AS entry INDEXE
     ORDER BY entry.settled_at DESC LIMIT :recent)
 
 -- name: budget_anybody_waits
-SELECT 1 FROM run INDEXED BY run_budget WHERE waiting_for = 'budget' LIMIT 1
+SELECT 1 FROM live INDEXED BY live_budget WHERE waiting_for = 'budget' LIMIT 1
 
 -- name: budget_waiting
 -- The runs that wait for room in an account, in queue order, with their estimates.
 SELECT run.id, job.name || ':' || run.number, lacking.value ->> 'estimate'
-FROM run INDEXED BY run_budget JOIN job ON job.id = run.job_id, json_each(run.decisions, '$.budget.accounts') AS lacking
-WHERE run.waiting_for = 'budget' AND lacking.value ->> 'account' = :budget AND lacking.value ->> 'answer' = 'wait'
-ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
+FROM live INDEXED BY live_budget JOIN run ON run.seq = live.run JOIN job ON job.seq = live.job, json_each(live.decisions, '$.budget.accounts') AS lacking
+WHERE live.waiting_for = 'budget' AND lacking.value ->> 'account' = :budget AND lacking.value ->> 'answer' = 'wait'
+ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT :limit
 
 -- name: prune_budget_count
 UPDATE budget_window SET pruned = pruned + gone.settled
@@ -74,7 +74,7 @@ SELECT spec ->> '$.work.agent.agent' AS name, sum(runs) AS runs, sum(took) AS to
     sum(tokens_out_told) AS tokens_out_told, sum(tokens_out) AS tokens_out,
     sum(usd_told) AS usd_told, sum(usd) AS usd
 FROM (
-    SELECT execution.job_id AS job_id, coalesce(run.version, execution.version) AS version, count(*) AS runs,
+    SELECT execution.job_id AS job_id, execution.version AS version, count(*) AS runs,
         CAST(total(max(coalesce(execution.finished_at, :now) - execution.started_at, 0)) AS INTEGER) AS took,
         count(execution.artifacts ->> '$.usage.requests') AS requests_told,
         CAST(total(execution.artifacts ->> '$.usage.requests') AS INTEGER) AS requests,
@@ -84,10 +84,10 @@ FROM (
         CAST(total(execution.artifacts ->> '$.usage.tokens_out') AS INTEGER) AS tokens_out,
         count(execution.artifacts ->> '$.usage.usd_millionths') AS usd_told,
         CAST(total(execution.artifacts ->> '$.usage.usd_millionths') AS INTEGER) AS usd
-    FROM execution LEFT JOIN run ON run.id = execution.run_id
+    FROM execution
     WHERE execution.started_at >= :since
       AND (:jobs IS NULL OR execution.job_id IN (SELECT value FROM json_each(:jobs)))
-    GROUP BY +execution.job_id, coalesce(run.version, execution.version)) AS used
+    GROUP BY +execution.job_id, execution.version) AS used
 LEFT JOIN job_version ON job_version.job_id = used.job_id AND job_version.version = used.version
 GROUP BY name
 

@@ -6,7 +6,7 @@ UPDATE job_version SET until = max(since, :now, :accounted_to) WHERE job_id = :j
 -- How far the account of a job's calendar reaches: to the beginning of its span, or to the last instant that has its row.
 SELECT max(since, coalesce((
     SELECT CASE WHEN slot_key LIKE '#%' THEN 0 ELSE coalesce(covers_to, scheduled_for) END FROM run
-    WHERE run.job_id = :job_id AND trigger = 'schedule' ORDER BY number DESC LIMIT 1), 0))
+    WHERE run.job = (SELECT seq FROM job WHERE id = :job_id) AND trigger = 'schedule' ORDER BY number DESC LIMIT 1), 0))
 FROM job_version WHERE job_id = :job_id AND version = :version
 
 -- name: jobs_following
@@ -18,6 +18,10 @@ WHERE (json_extract(job_version.spec, '$.schedule.interval') IS NOT NULL
 
 -- name: job_version_insert
 -- A span begins where the one before it ended, also when the clock stepped back.
-INSERT INTO job_version (job_id, version, spec, digest, schedules, paused, tzdata, since)
-VALUES (:job_id, :version, :spec, :digest, :schedules, :paused, :tzdata,
+INSERT INTO job_version (job_id, job, version, spec, digest, schedules, paused, tzdata, since)
+VALUES (:job_id, (SELECT seq FROM job WHERE id = :job_id), :version, :spec, :digest, :schedules, :paused, :tzdata,
     max(:now, coalesce((SELECT until FROM job_version WHERE job_id = :job_id AND version = :version - 1), :now)))
+
+-- name: job_insert
+INSERT INTO job (seq, id, name, source, version, enabled, created_at, updated_at, next_for, next_at, ledger_from)
+SELECT coalesce(max(seq), 0) + 1, :id, :name, :source, 1, :enabled, :now, :now, :next_for, :next_at, :now FROM job

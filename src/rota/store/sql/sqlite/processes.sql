@@ -28,3 +28,8 @@ WHERE process.epoch = :epoch AND process.ended_at IS NULL
 -- name: lock_briefly
 -- SQLite has no row locks.
 SELECT 1
+
+-- name: worker_insert
+INSERT INTO worker (seq, id, name, labels, host, state, created_at)
+SELECT coalesce(max(seq), 0) + 1, :id, :name, :labels, :host, :state, :now FROM worker WHERE true
+ON CONFLICT DO NOTHING

@@ -1,6 +1,6 @@
 -- name: prune_direct
-DELETE FROM execution WHERE id IN (
-    SELECT id FROM execution WHERE run_id IS NULL AND job_id IS :job_id AND finished_at < :before ORDER BY id LIMIT :limit)
+DELETE FROM call WHERE id IN (
+    SELECT id FROM call WHERE job_id IS :job_id AND finished_at < :before ORDER BY id LIMIT :limit)
 RETURNING id
 
 -- name: prune_groups
@@ -13,9 +13,10 @@ SELECT earlier.id FROM json_each(:ids) AS item JOIN run ON run.id = item.value
 JOIN run earlier ON earlier.id = run.chain_id OR earlier.chain_id = run.chain_id
 WHERE run.chain_id IS NOT NULL
 
--- name: prune_executions
-DELETE FROM execution WHERE run_id IN (SELECT value FROM json_each(:ids))
-
 -- name: prune_runs
-DELETE FROM run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL
-RETURNING status, worker_id
+DELETE FROM run WHERE id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM live WHERE live.run = run.seq)
+
+-- name: prune_ended
+DELETE FROM ended WHERE run IN (SELECT run.seq FROM json_each(:ids) AS item JOIN run ON run.id = item.value)
+RETURNING status, (SELECT id FROM worker WHERE seq = ended.worker)

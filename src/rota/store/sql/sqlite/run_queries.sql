@@ -1,67 +1,18 @@
--- name: runs_newest
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.job_id = :job_id ORDER BY run.number DESC LIMIT :limit OFFSET :offset
-
 -- name: runs_newest_of_jobs
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM json_each(:job_ids) AS item
-JOIN run ON run.id IN (SELECT id FROM run AS own WHERE own.job_id = item.value ORDER BY own.number DESC LIMIT :limit)
-JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+SELECT run.* FROM json_each(:job_ids) AS item
+JOIN job AS named ON named.id = item.value
+JOIN run_now AS run ON run.seq IN (SELECT seq FROM run AS own WHERE own.job = named.seq ORDER BY own.number DESC LIMIT :limit)
 ORDER BY item.key, run.number DESC
 
 -- name: runs_oldest_unfinished
 -- Of each job the oldest run that is not final.
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM json_each(:job_ids) AS item
-JOIN run ON run.id = (SELECT min(own.id) FROM run AS own INDEXED BY run_unfinished WHERE own.job_id = item.value AND own.finished_at IS NULL)
-JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+SELECT run.* FROM json_each(:job_ids) AS item
+JOIN job AS named ON named.id = item.value
+JOIN run_now AS run ON run.seq = (SELECT min(live.run) FROM live WHERE live.job = named.seq)
 ORDER BY item.key
 
--- name: runs_unfinished
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.job_id = :job_id AND run.finished_at IS NULL ORDER BY run.id
-
--- name: runs_unfinished_some
--- What runs of a job, and the oldest of what is queued: a queue may be long.
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.id IN (
-    SELECT id FROM run INDEXED BY run_slot WHERE status IN ('DISPATCHED', 'RUNNING') AND job_id = :job_id
-    UNION
-    SELECT id FROM (SELECT id FROM run INDEXED BY run_unfinished WHERE job_id = :job_id AND finished_at IS NULL ORDER BY id LIMIT :limit))
-ORDER BY run.id
-
--- name: runs_running
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run INDEXED BY run_slot JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.status IN ('DISPATCHED', 'RUNNING') ORDER BY run.id
-
--- name: runs_of_all_unfinished
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.finished_at IS NULL ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit
-
 -- name: runs_history
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+SELECT run.* FROM run_now AS run
 WHERE run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses))
     OR run.status || '/' || run.reason IN (SELECT value FROM json_each(:statuses)))
@@ -71,10 +22,7 @@ WHERE run.id >= :since_id AND run.id < :until_id
 ORDER BY run.id DESC LIMIT :limit
 
 -- name: runs_history_of_job
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+SELECT run.* FROM run_now AS run
 WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses))
     OR run.status || '/' || run.reason IN (SELECT value FROM json_each(:statuses)))
@@ -84,14 +32,14 @@ ORDER BY run.number DESC LIMIT :limit
 
 -- name: run_unlike
 SELECT run.number
-FROM run LEFT JOIN execution ON execution.run_id = run.id
+FROM run_now AS run
 WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses)))
   AND (CAST(:reasons AS TEXT) IS NULL OR run.reason IN (SELECT value FROM json_each(:reasons)))
   AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger IN (SELECT value FROM json_each(:triggers)))
   AND (CASE run.status WHEN 'DISPATCHED' THEN 'RUNNING' ELSE run.status END <> :status
     OR run.reason IS DISTINCT FROM CAST(:reason AS TEXT)
-    OR coalesce(json_array_length(execution.artifacts, '$.denied_tools'), 0) <> :denied)
+    OR coalesce(json_array_length(run.artifacts, '$.denied_tools'), 0) <> :denied)
 ORDER BY run.number DESC LIMIT 1
 
 -- name: runs_total
@@ -100,17 +48,16 @@ SELECT count(*) AS runs, coalesce(sum(coalesce(count, 1)), 0) AS times, min(numb
     count(coalesce(tokens_in, tokens_out)) AS tokens_told,
     coalesce(sum(coalesce(tokens_in, 0) + coalesce(tokens_out, 0)), 0) AS tokens
 FROM (
-    SELECT run.number, run.count, execution.artifacts ->> '$.usage.usd_millionths' AS usd,
-        execution.artifacts ->> '$.usage.tokens_in' AS tokens_in, execution.artifacts ->> '$.usage.tokens_out' AS tokens_out
-    FROM run LEFT JOIN execution ON execution.run_id = run.id
+    SELECT run.number, run.count, run.artifacts ->> '$.usage.usd_millionths' AS usd,
+        run.artifacts ->> '$.usage.tokens_in' AS tokens_in, run.artifacts ->> '$.usage.tokens_out' AS tokens_out
+    FROM run_now AS run
     WHERE run.job_id = :job_id AND run.number > :above AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
     AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses)))
     AND (CAST(:reasons AS TEXT) IS NULL OR run.reason IN (SELECT value FROM json_each(:reasons)))
     AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger IN (SELECT value FROM json_each(:triggers)))) AS used
 
 -- name: runs_said
-SELECT run.id, run.number, run.error, run.result_summary
-FROM run
+SELECT run.id, run.number, run.error, run.result_summary FROM run_now AS run
 WHERE run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses))
     OR run.status || '/' || run.reason IN (SELECT value FROM json_each(:statuses)))
@@ -120,8 +67,7 @@ WHERE run.id >= :since_id AND run.id < :until_id
 ORDER BY run.id DESC LIMIT :limit
 
 -- name: runs_said_of_job
-SELECT run.id, run.number, run.error, run.result_summary
-FROM run
+SELECT run.id, run.number, run.error, run.result_summary FROM run_now AS run
 WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses))
     OR run.status || '/' || run.reason IN (SELECT value FROM json_each(:statuses)))
@@ -130,45 +76,24 @@ WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND r
 ORDER BY run.number DESC LIMIT :limit
 
 -- name: runs_matching
-SELECT id, status FROM run
-WHERE job_id = :job_id AND finished_at IS NULL AND id < :below AND created_at <= :before
-  AND status IN (SELECT value FROM json_each(:statuses))
-  AND (CAST(:waiting_for AS TEXT) IS NULL OR waiting_for = :waiting_for)
-ORDER BY id DESC LIMIT :limit
+SELECT run.id, CASE live.state WHEN 3 THEN 'RUNNING' WHEN 2 THEN 'DISPATCHED' ELSE 'QUEUED' END AS status
+FROM live JOIN run ON run.seq = live.run
+WHERE live.job = (SELECT seq FROM job WHERE id = :job_id) AND run.id < :below AND live.created_at <= :before
+  AND CASE live.state WHEN 3 THEN 'RUNNING' WHEN 2 THEN 'DISPATCHED' ELSE 'QUEUED' END IN (SELECT value FROM json_each(:statuses))
+  AND (CAST(:waiting_for AS TEXT) IS NULL OR live.waiting_for = :waiting_for)
+ORDER BY run.id DESC LIMIT :limit
 
 -- name: runs_matching_count
-SELECT count(*) FILTER (WHERE status = 'QUEUED'), count(*) FILTER (WHERE status <> 'QUEUED') FROM run
-WHERE job_id = :job_id AND finished_at IS NULL AND created_at <= :before
-  AND status IN (SELECT value FROM json_each(:statuses))
+SELECT count(*) FILTER (WHERE state < 2), count(*) FILTER (WHERE state >= 2) FROM live
+WHERE job = (SELECT seq FROM job WHERE id = :job_id) AND created_at <= :before
+  AND CASE state WHEN 3 THEN 'RUNNING' WHEN 2 THEN 'DISPATCHED' ELSE 'QUEUED' END IN (SELECT value FROM json_each(:statuses))
   AND (CAST(:waiting_for AS TEXT) IS NULL OR waiting_for = :waiting_for)
 
 -- name: runs_fired
 -- Those of these instants that ran, by the key of their fire.
-SELECT run.scheduled_for FROM json_each(:keys) AS item CROSS JOIN run INDEXED BY run_fire ON run.job_id = :job_id AND run.slot_key = item.value
-WHERE run.status <> 'SKIPPED'
-
--- name: run_last_backfill
--- Of the last chain that a backfill began: the run that is not final, which may be a retry.
-SELECT run.id FROM run INDEXED BY run_unfinished LEFT JOIN run root ON root.id = run.chain_id
-WHERE run.job_id = :job_id AND run.finished_at IS NULL AND coalesce(root.trigger, run.trigger) = 'backfill'
-ORDER BY coalesce(run.chain_id, run.id) DESC, run.id DESC LIMIT 1
-
--- name: runs_of_chain
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.id IN (SELECT id FROM run WHERE id = :id UNION ALL SELECT id FROM run WHERE chain_id = :id) ORDER BY run.attempt
-
--- name: run_retried_as
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.retry_of = :id AND run.trigger = 'retry'
-
--- name: runs_let_go
-UPDATE run SET waiting_for = NULL, not_before = NULL WHERE status = 'QUEUED' AND not_before <= :now
+SELECT run.scheduled_for FROM json_each(:keys) AS item
+CROSS JOIN run INDEXED BY run_fire ON run.job = (SELECT seq FROM job WHERE id = :job_id) AND run.slot_key = item.value
+LEFT JOIN ended ON ended.run = run.seq WHERE ended.status IS NOT 6
 
 -- name: output_forget
 DELETE FROM output WHERE run_id IN (SELECT value FROM json_each(:ids))
