@@ -18,6 +18,7 @@ from bench import (
     scale,
     second_writer,
     simulate,
+    start,
     summary,
     usage,
 )
@@ -31,6 +32,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "lateness": lateness.measure,
     "scale": scale.measure,
     "commands": commands.measure,
+    "start": start.measure,
     "claim": claim.measure,
     "queue": queue.measure,
     "summary": summary.measure,

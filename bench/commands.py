@@ -46,7 +46,7 @@ def _rate(folder: Path) -> float:
         began = CLOCK.monotonic()
         store.write(partial(put_many, job=job, count=COUNT))
         wake(folder / ".rota")
-        while store.read(lambda db: db.row("run_unfinished_before", job_id=job.id, id="g")) is not None:
+        while store.read(lambda db: db.records("runs_unfinished_some", job_id=job.id, limit=1)):
             time.sleep(0.02)
         took = CLOCK.monotonic() - began
         store.close()

@@ -15,8 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec import Struct, field, to_builtins
 
 RESULTS = Path(__file__).parent / "results"
 SCRATCH = Path(__file__).parent / "scratch"
@@ -134,7 +133,7 @@ def write(reports: Sequence[Report]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
-    content = {"at": now.isoformat(), "machine": machine(), "reports": [asdict(report) for report in reports]}
+    content = {"at": now.isoformat(), "machine": machine(), "reports": to_builtins(reports)}
     path.write_text(json.dumps(content, indent=1), "utf-8")
     return path
 

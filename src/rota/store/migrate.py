@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 
 from rota import faults
-from rota.log import log
 from rota.model.amounts import counted
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError, UpgradeBlocked
@@ -166,6 +165,8 @@ def _copy_before(path: Path, applied: dict[int, str], *, newest: int) -> Path | 
     """Copy a database with data under our write lock, as the way back to the older rota."""
     if not applied:
         return None
+    from rota.log import log
+
     megabytes = path.stat().st_size // 1_000_000
     log.warning("upgrading the database", path=str(path), schema=newest, before=max(applied), megabytes=megabytes)
     copy = path.parent / "backups" / f"before-{newest}.db"

@@ -1,0 +1,41 @@
+"""Processor time of commands that only look, beside an empty Python and git, on a project of three jobs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.measuring import Measure, Report, interleave, rows_of, sized
+
+TARGET = "looking commands ≤ 150 ms, `check` and `apply` ≤ 350 ms, `--help` ≤ 70 ms of processor time"
+ROTA = str(Path(sys.executable).with_name("rota"))
+EMPTY = "python -c pass"
+LOOKING = ("--help", "status", "list", "history", "show a", "explain a", "queue", "next", "token", "touch")
+DEFINING = ("check", "apply")
+YAML = """
+jobs:
+  a: {cron: "*/5 * * * *", command: "true"}
+  b: {interval: 10m, command: "true"}
+  c: {command: "true"}
+"""
+
+
+def measure() -> Report:
+    """Measure each command in turn; the second start counts, so that all bytecode is there."""
+    commands: dict[str, Measure] = {EMPTY: _timed(sys.executable, "-c", "pass"), "git status": _timed("git", "status")}
+    commands |= {f"rota {words}": _timed(ROTA, *words.split()) for words in (*LOOKING, *DEFINING)}
+    against = {name: (EMPTY,) for name in commands if name != EMPTY}
+    return Report("start", TARGET, rows_of(interleave(commands, rounds=sized(7, 1)), "ms", against=against))
+
+
+def _timed(*command: str) -> Measure:
+    def measured(folder: Path) -> float:
+        (folder / "rota.yaml").write_text(YAML, "utf-8")
+        for words in (["git", "init", "--quiet"], [ROTA, "apply"], list(command)):
+            subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        before = os.times()
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        after = os.times()
+        return 1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
+
+    return measured
