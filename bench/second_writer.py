@@ -13,7 +13,7 @@ from bench.scheduling import CLOCK, Scheduling, add_job, put, put_many, store_in
 from rota.operations.jobs import find_job
 
 TARGET = "p99 ≤ 100 ms"
-QUEUED = sized(20_000, 1_000)
+QUEUED = sized(40_000, 8_000)
 WRITES = sized(100, 10)
 GAP = 0.005
 SLOTS = 64
