@@ -1,6 +1,6 @@
 """Processor time of commands that only look, beside an empty Python and git, on a project of three jobs."""
 
-import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +33,14 @@ def _timed(*command: str) -> Measure:
         (folder / "rota.yaml").write_text(YAML, "utf-8")
         for words in (["git", "init", "--quiet"], [ROTA, "apply"], list(command)):
             subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        before = os.times()
+        before = _used()
         subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        after = os.times()
-        return 1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
+        return _used() - before
 
     return measured
+
+
+def _used() -> float:
+    """Return the milliseconds of processor time of all children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (children.ru_utime + children.ru_stime)

@@ -453,7 +453,15 @@ def insert_run(db: Database, run: NewRun, *, number: int) -> None:
 
 def insert_runs(db: Database, shared: NewRun, variants: Sequence[NewRunVariant], *, first: int) -> None:
     """Insert runs of one job by two statements, numbered from `first` and one behind the other."""
-    rows = [(*columns_of(variant).values(),) for variant in variants]
+    rows = [
+        (
+            one.id,
+            None if one.params is None else write_json(one.params),
+            to_ms_or_none(one.scheduled_for),
+            one.predecessor_id,
+        )
+        for one in variants
+    ]
     siblings = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
     place = _defaults(shared)
     db.execute(
