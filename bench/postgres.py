@@ -67,8 +67,8 @@ def _rota_command(uri: str, folder: Path, *, slots: int = SLOTS) -> list[str]:
 ROTA, WIDE, MANY_SLOTS = "rota", "rota with 256 slots", 256
 """The second is set beside those that take on without end."""
 LONG = f"rota with {BACKLOG:,} more that wait"
-MOST = {"raw SKIP LOCKED": 30_000, "pgqueuer": 20_000, UNBOUNDED: 20_000, "procrastinate": 1_500}
-_ROTA = Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 20_000, _rota_command)
+MOST = {"raw SKIP LOCKED": 90_000, "pgqueuer": 60_000, UNBOUNDED: 60_000, "procrastinate": 5_000}
+_ROTA = Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 60_000, _rota_command)
 CONTENDERS = {
     ROTA: _ROTA,
     LONG: replace(_ROTA, more=BACKLOG),
