@@ -1,4 +1,4 @@
--- A row's table is its state (R-42). `run` is what was intended, written once. `live` is where an unfinished run stands.
+-- A row's table is its state. `run` is what was intended, written once. `live` is where an unfinished run stands.
 -- `ended` is what happened, written once. Keys inside are integers; identifiers stay as they are for everything outside.
 
 ALTER TABLE job ADD COLUMN seq INTEGER;
@@ -40,7 +40,7 @@ CREATE TABLE run_new (
     params        TEXT NOT NULL DEFAULT '{}' CHECK (params = '{}' OR json_valid(params)),
     attempt       INTEGER NOT NULL DEFAULT 1 CHECK (attempt > 0),
     retry_of      TEXT REFERENCES run (id),
-    -- The first run of the chain (DEC-001); null for that run itself.
+    -- The first run of the chain; null for that run itself.
     chain_id      TEXT REFERENCES run (id),
     group_id      TEXT REFERENCES run_group (id),
     place         INTEGER CHECK (place > 0),
@@ -53,7 +53,7 @@ CREATE TABLE run_new (
 ) STRICT;
 
 -- state: 0 waits for something, 1 ready, 2 dispatched, 3 running. The runs of groups are in lane 0 and take no slot.
--- pid null: the process of the epoch runs it. `adopted_from`: the epoch that it started under, if another process took it over (R-23).
+-- pid null: the process of the epoch runs it. `adopted_from`: the epoch that it started under, if another process took it over.
 CREATE TABLE live (
     run                 INTEGER PRIMARY KEY REFERENCES run (seq),
     job                 INTEGER NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE live (
     expires_at          INTEGER,
     predecessor_id      TEXT,
     lane_id             INTEGER NOT NULL,
-    -- INV-004: rank is the priority, or 0 for all under `aging`, whose constant rank is then the position (R-03).
+    -- INV-004: rank is the priority, or 0 for all under `aging`, whose constant rank is then the position.
     rank                INTEGER NOT NULL,
     position            INTEGER NOT NULL,
     created_at          INTEGER NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE ended (
     CHECK (status <> 6 OR started_at IS NULL)
 ) STRICT;
 
--- A direct call (R-13) has no run: it carries what the run would, and who called.
+-- A direct call has no run. Its row has the fields of a run, and the caller.
 CREATE TABLE call (
     id          TEXT PRIMARY KEY,
     job_id      TEXT REFERENCES job (id),
@@ -177,7 +177,7 @@ SELECT id, job_id, version, lane_id, params, caller, worker_id, slot, epoch, boo
     error, artifacts
 FROM execution WHERE run_id IS NULL;
 
--- Who carries an unfinished direct call: its row never changes, but after a restart another process carries it (R-23).
+-- The process of an unfinished direct call. The row of the call never changes; after a restart another process executes it.
 CREATE TABLE direct_hold_new (
     execution_id        TEXT PRIMARY KEY REFERENCES call (id),
     epoch               INTEGER NOT NULL REFERENCES process (epoch),
@@ -192,7 +192,7 @@ DROP TABLE execution;
 DROP TABLE run;
 ALTER TABLE run_new RENAME TO run;
 
--- R-05: the identity of a fire, of a backfilled instant, of an automatic retry, of a member of a group.
+-- Unique: the identity of a fire, of a backfilled instant, of an automatic retry, of a member of a group.
 CREATE UNIQUE INDEX run_number ON run (job, number);
 CREATE UNIQUE INDEX run_fire ON run (job, slot_key) WHERE slot_key IS NOT NULL;
 CREATE UNIQUE INDEX run_backfill ON run (job, scheduled_for) WHERE trigger = 'backfill';
@@ -201,7 +201,7 @@ CREATE UNIQUE INDEX run_place ON run (group_id, place, attempt) WHERE group_id I
 CREATE INDEX run_retries ON run (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX run_chain ON run (chain_id) WHERE chain_id IS NOT NULL;
 
--- R-02, R-03, INV-004: what may be claimed, in order. Both are read side by side where the whole queue counts.
+-- The claimable runs in queue order, by lane and over all lanes with pools.
 CREATE INDEX live_ready ON live (lane_id, rank DESC, position, created_at, run) WHERE state = 1;
 CREATE INDEX live_order ON live (rank DESC, position, created_at, run, lane_id) WHERE state = 1 AND lane_id > 1;
 CREATE INDEX live_held ON live (rank DESC, position, created_at, run) WHERE state = 0;
@@ -288,7 +288,7 @@ CREATE TRIGGER live_ends BEFORE DELETE ON live
 WHEN NOT EXISTS (SELECT 1 FROM ended WHERE run = OLD.run)
 BEGIN SELECT RAISE(ABORT, 'no such transition'); END;
 
--- INV-002, R-01: an end leaves a state that it may leave, and repeats the start as it was written. A run that was never live was skipped.
+-- INV-002: an end follows from a legal state and repeats the start as it was written. A run that was never live was skipped.
 CREATE TRIGGER ended_was_live BEFORE INSERT ON ended
 WHEN EXISTS (SELECT 1 FROM ended WHERE run = NEW.run) OR NOT EXISTS (SELECT 1 FROM live WHERE run = NEW.run AND job = NEW.job AND started_at IS NEW.started_at AND worker IS NEW.worker
         AND slot IS NEW.slot AND epoch IS NEW.epoch AND adopted_from IS NEW.adopted_from AND pid IS NEW.pid AND pid_start IS NEW.pid_start
@@ -307,7 +307,7 @@ END;
 CREATE TRIGGER ended_is_final BEFORE UPDATE ON ended
 BEGIN SELECT RAISE(ABORT, 'a finished run never changes'); END;
 
--- What ended names its worker and its process without foreign keys, which would look both up for every end.
+-- `ended` has no foreign keys to worker and process: they would cost two lookups for every end.
 CREATE TRIGGER worker_stays BEFORE DELETE ON worker
 WHEN EXISTS (SELECT 1 FROM ended WHERE worker = OLD.seq)
 BEGIN SELECT RAISE(ABORT, 'a worker that is named elsewhere stays'); END;
@@ -355,13 +355,13 @@ CREATE TRIGGER inv_006_member BEFORE INSERT ON run
 WHEN NEW.group_id IS NOT NULL AND EXISTS (SELECT 1 FROM run_group WHERE id = NEW.group_id AND finished_at IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'INV-006'); END;
 
--- What may be claimed, over all lanes: two indexes, read side by side in one order.
+-- The claimable runs of all lanes: two indexes, merged in one order.
 CREATE VIEW ready AS
 SELECT run, lane_id, rank, position, created_at FROM live INDEXED BY live_ready WHERE state = 1 AND lane_id = 1
 UNION ALL
 SELECT run, lane_id, rank, position, created_at FROM live INDEXED BY live_order WHERE state = 1 AND lane_id > 1;
 
--- All that is queued, what waits included.
+-- All queued runs, waiting ones included.
 CREATE VIEW queued AS
 SELECT run, lane_id, rank, position, created_at FROM live INDEXED BY live_ready WHERE state = 1 AND lane_id = 1
 UNION ALL
@@ -369,7 +369,7 @@ SELECT run, lane_id, rank, position, created_at FROM live INDEXED BY live_order 
 UNION ALL
 SELECT run, lane_id, rank, position, created_at FROM live INDEXED BY live_held WHERE state = 0;
 
--- What everything outside the hot path reads: one row a run.
+-- One row a run, for everything outside the hot path.
 CREATE VIEW run_now AS
 SELECT run.seq, run.id, job.id AS job_id, job.name AS job, run.number, run.version, run.trigger, run.slot_key, run.scheduled_for, run.covers_to,
     run.count,
