@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -100,7 +101,8 @@ class Server:
         """Start the long job and wait until its process runs."""
         self.until("  next ")
         self.rota("trigger", "long")
-        until(lambda: self.json("show", "long:1")["execution"], what="the long job to start")
+        started = until(lambda: self.json("show", "long:1")["execution"], what="the long job to start")
+        until(lambda: psutil.Process(started["pid"]).children(), what="its keeper to open the gate")
 
     def end(self) -> None:
         if self.process.poll() is None:
