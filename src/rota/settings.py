@@ -138,7 +138,7 @@ def _given_folder(place: Path, origin: str) -> Path:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return what changes when a file is written or replaced, None for one that is not there."""
+    """Return a value that differs after a write or replacement of a file, None for a missing file."""
     try:
         found = path.stat()
     except OSError:

@@ -412,6 +412,12 @@ def test_a_run_enters_the_slot_of_a_call_when_that_is_over_inv_003(store, backen
     ("status", "nonsense"),
     [
         (Status.QUEUED, "state = 4"),
+        (Status.QUEUED, "slot = 1"),
+        (Status.QUEUED, "slot = 1, worker = (SELECT min(seq) FROM worker)"),
+        (Status.DISPATCHED, "slot = 8"),
+        (Status.DISPATCHED, "first_dispatched_at = NULL"),
+        (Status.RUNNING, "adopted_from = 999"),
+        (Status.RUNNING, "epoch = (SELECT max(epoch) FROM process), adopted_from = 999"),
         (Status.QUEUED, "state = -1"),
         (Status.QUEUED, "state = NULL"),
         (Status.QUEUED, "state = 0"),

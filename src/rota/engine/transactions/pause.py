@@ -197,7 +197,7 @@ def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEn
 def account_for(db: Database, job_id: str, *, now: datetime, closing: bool) -> Job:
     """Account for what was due under the old definition, under it; return the job as it is then.
 
-    `closing`: its schedule ends with it, so that nothing goes on waiting for quiet hours to end.
+    `closing`: its schedule ends with it, so that no run waits for the end of quiet hours.
     """
     end_pause_if_over(db, job_id, now=now)
     settle(db, job_id, now=now, closing=closing)
