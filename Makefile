@@ -11,7 +11,7 @@ SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py 
 # What starts schedulers and waits for them.
 WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
 
-.PHONY: help bench bench-short run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
+.PHONY: help man dist bench bench-short run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +29,8 @@ $(VENV)/installed: $(UV) requirements/dev.txt pyproject.toml
 
 setup: $(VENV)/installed ## make the virtual environment from the locked requirements
 
-run: setup ## start rota on the example project (Ctrl-C stops it)
-	@ROTA_TRUST="$(CURDIR)/examples/first" $(BIN)/rota --dir examples/first serve
+run: setup ## start the demo: an example project with its dashboard (Ctrl-C ends it)
+	@$(BIN)/rota demo
 
 test: setup ## run all tests
 	@$(MAKE) --no-print-directory --jobs 3 test-computing test-waiting test-on-postgres
@@ -117,6 +117,12 @@ lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	  --python-version 3.11 --custom-compile-command 'make lock' \
 	  --extra bench requirements/build.in pyproject.toml --output-file requirements/bench.txt
 
+man: setup ## write the man pages from the help texts into man/
+	$(BIN)/python tools/man.py man
+
+dist: man ## build the sdist, with the man pages, and the wheel into dist/
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+
 clean: ## remove what make made
-	rm -rf .uv .agents $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .uv .agents man $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -95,7 +95,7 @@ def measure() -> Report:
     """Measure on one server who is set beside whom, in turns, then the way from enqueue to start."""
     rates: list[Row] = []
     costs: list[Row] = []
-    with _server() as server:
+    with run_server() as server:
         for workers in WORKERS:
             for group in (*GROUPS, *([(ROTA, LONG)] if workers == 1 else [])):
                 turns = _in_turns(server, group, workers=workers)
@@ -127,7 +127,7 @@ def _verdicts(rows: list[Row], late: list[float]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[str]:
+def run_server() -> Iterator[str]:
     """Start a server as it comes, on the disk of the project, fsync on; give its address."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ from rota.engine.membership.session import open_session
 from rota.engine.transactions.claim import ClaimOwner, claim
 from rota.engine.transactions.enqueue import Where
 from rota.engine.transactions.finish import Finished, finish
-from rota.model.agents import PLENTY, ProviderHold, provider_pool
+from rota.model.agents import PLENTY, AgentProblem, ProviderHold, provider_pool
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw
 from rota.model.states import Status
@@ -92,8 +92,9 @@ def _held(db: Database) -> list[int]:
     """Hold a provider, and return the lane of its runs; the pool that all agents share has room."""
     queue.declare_pools(db, {"agents": 4, provider_pool("acme"): PLENTY})
     now = CLOCK.now()
+    until, problem = now + timedelta(days=1), AgentProblem.QUOTA
     hold = ProviderHold(
-        "acme", now + timedelta(days=1), stated=True, refusals=0, why="used up", run_id=None, set_at=now
+        "acme", until, stated=True, refusals=0, why="used up", run_id=None, set_at=now, problem=problem, since=now
     )
     queue.put_hold(db, hold)
     return [queue.lane_of(db, [Draw("agents"), Draw(provider_pool("acme"))])]

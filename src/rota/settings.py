@@ -122,6 +122,13 @@ def home_of(environment: Mapping[str, str]) -> str:
     return environment.get("HOME") or os.path.expanduser("~")
 
 
+def account_folder(environment: Mapping[str, str], adapter: str, account: str, written: str = "") -> str:
+    """Return the login folder of an account: as it is written, else below the user's configuration."""
+    if written:
+        return home_of(environment) + written[1:] if written.startswith("~") else written
+    return str(_user_place(environment, "XDG_CONFIG_HOME", ".config") / "accounts" / adapter / account)
+
+
 def _user_place(environment: Mapping[str, str], variable: str, usual: str) -> Path:
     given = environment.get(variable, "")
     return Path(given if os.path.isabs(given) else os.path.join(home_of(environment), usual)) / "rota"

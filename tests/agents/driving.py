@@ -3,17 +3,17 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rota.agents import certify as stubbed
 from rota.agents.registry import adapter
+from rota.agents.stub import Stub
 from rota.engine.clock import SystemClock
 from rota.model.agents import AgentInvocation, AgentResult, AgentTask, ProcessEnd
-from tests.agents.stub import Stub
 
 PROGRAMS = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
 LONGEST_RUN = 180
@@ -60,57 +60,7 @@ def environment(name: str, place: Place) -> dict[str, str]:
     """Return all that an agent sees: nothing of this machine but its PATH."""
     home = place.home
     common = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC"}
-    return {**common, **SETTINGS[name](place)}
-
-
-def _claude(place: Place) -> dict[str, str]:
-    return {
-        "CLAUDE_CONFIG_DIR": str(place.home / "claude"),
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "ANTHROPIC_BASE_URL": place.stub.url,
-        "ANTHROPIC_API_KEY": "stub",
-    }
-
-
-def _codex(place: Place) -> dict[str, str]:
-    folder = place.home / "codex"
-    folder.mkdir(exist_ok=True)
-    provider = {"name": "stub", "base_url": f"{place.stub.url}/v1", "env_key": "STUB_KEY", "wire_api": "responses"}
-    retries = {"request_max_retries": 1, "stream_max_retries": 1}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in (provider | retries).items()]
-    settings = ['model = "stub"', 'model_provider = "stub"', "[model_providers.stub]", *lines]
-    (folder / "config.toml").write_text("\n".join(settings) + "\n")
-    return {"CODEX_HOME": str(folder), "STUB_KEY": "stub"}
-
-
-def _gemini(place: Place) -> dict[str, str]:
-    folder = place.home / ".gemini"
-    folder.mkdir(exist_ok=True)
-    settings = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "privacy": {"usageStatisticsEnabled": False},
-        "general": {"maxAttempts": 1, "enableAutoUpdate": False},
-    }
-    (folder / "settings.json").write_text(json.dumps(settings))
-    return {"GEMINI_API_KEY": "stub", "GOOGLE_GEMINI_BASE_URL": place.stub.url}
-
-
-def _opencode(place: Place) -> dict[str, str]:
-    folder = place.home / ".config" / "opencode"
-    folder.mkdir(parents=True, exist_ok=True)
-    options = {"baseURL": f"{place.stub.url}/v1", "apiKey": "stub"}
-    models = {"m": {"name": "m", "tool_call": True, "cost": {"input": 2, "output": 10}}}
-    provider = {"npm": "@ai-sdk/openai-compatible", "name": "stub", "options": options, "models": models}
-    (folder / "opencode.json").write_text(json.dumps({"provider": {"stub": provider}, "autoupdate": False}))
-    return {"OPENCODE_DISABLE_MODELS_FETCH": "1"}
-
-
-SETTINGS: dict[str, Callable[[Place], dict[str, str]]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "opencode": _opencode,
-}
+    return {**common, **stubbed.PROGRAMS[name].settings(stubbed.Ground(place.folder, place.stub.url))}
 
 
 def task_of(place: Place, **changes: Any) -> AgentTask:

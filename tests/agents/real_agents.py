@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
+from rota.agents.certify import CLASSES, certify
 from rota.agents.registry import adapter, probe
-from rota.model.agents import Access, AgentProblem, AgentResult, ProcessEnd
+from rota.agents.stub import serving
+from rota.model.agents import Access, AgentProblem, AgentResult, Attempted, ProcessEnd
 from rota.runners.output import read_all
 from rota.runners.processes import send_signal, tagged
 from rota.runners.spawn_client import Launch, Spawned
-from tests.agents.driving import Place, drive, environment, make_place, prompt, start, task_of
-from tests.agents.stub import serving
+from tests.agents.driving import PROGRAMS, Place, drive, environment, make_place, prompt, start, task_of
 from tests.service.keeping import RUN_ID, TIMEOUTS, Marker, keep, launch_of
 from tests.service.serving import Project
 from tests.waiting import LONGEST_WAIT, until
@@ -92,6 +93,16 @@ def test_a_tool_that_the_access_does_not_allow_does_nothing_and_shows(agent: str
     result = ask(agent, place, {"tool": real.tool, "input": real.given}, access=real.access)
     assert (result.problem, result.denied_tools) == (None, (real.denied,))
     assert sorted(os.listdir(place.project)) == ["notes.txt"]
+
+
+@EACH
+def test_each_forbidden_class_is_denied_to_a_reader_and_done_with_full_access(agent: str) -> None:
+    """The attempts of `rota agents certify` are real: nothing but the access prevents them."""
+    environ = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    denied = certify(adapter(agent), environ, tell=lambda _name: None)
+    assert denied == dict.fromkeys(CLASSES, Attempted.DENIED)
+    done = certify(adapter(agent), environ, tell=lambda _name: None, access=Access.FULL)
+    assert {name for name, each in done.items() if each is Attempted.DONE} >= {"write", "shell", "network"}
 
 
 TRICKS = (

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from rota.agents.stub import serving
 from rota.model.agents import Access, AgentTask, ProcessEnd
 from tests.agents.driving import PROGRAMS, Place, drive, make_place, prompt, start, task_of
-from tests.agents.stub import serving
 
 RECORDED = Path(__file__).parents[1] / "unit" / "agents" / "recorded"
 LONGEST_TEXT = 240

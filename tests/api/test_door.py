@@ -22,6 +22,8 @@ EXAMPLES = {
     "run": "hello:1",
     "group": "both",
     "account": "day",
+    "question": "1",
+    "grant": "1",
     "worker": "elsewhere",
     "target": "ops",
     "digest": "0" * 12,

@@ -17,6 +17,7 @@ from rota.model.errors import RotaError
 from rota.operations.budgets import UsageJson
 from rota.operations.explain import ExplanationJson
 from rota.operations.queue import QueueViewJson
+from rota.operations.stats import shapes
 from rota.operations.status.summary import SummaryJson
 from rota.operations.views import WholeJobJson, WholeRunJson
 from tests.api.conftest import COMPLETED, Api
@@ -28,9 +29,18 @@ PATHS = {
     "list": ["get_jobs"],
     "show": ["get_job", "get_run", "get_group"],
     "history": ["get_runs", "get_job_runs"],
-    "logs": ["get_run_output"],
+    "logs": ["get_run_output", "get_run_transcript"],
     "explain": ["explain_job", "explain_run"],
     "usage": ["get_usage"],
+    "digest": ["get_digest"],
+    "stats": [
+        "get_overview_stats",
+        "get_jobs_stats",
+        "get_job_stats",
+        "get_cost_stats",
+        "get_throughput_stats",
+        "get_queue_stats",
+    ],
     "run": ["trigger_job", "get_run_output"],
     "trigger": ["trigger_job", "trigger_job_many"],
     "direct": ["call_directly", "get_direct_calls"],
@@ -52,6 +62,9 @@ PATHS = {
     "mcp": ["call_tools"],
     "agents": ["get_agents"],
     "ack": ["get_attention", "acknowledge_needs", "show_needs"],
+    "questions": ["get_questions", "get_question"],
+    "answer": ["answer_one_question"],
+    "grants": ["get_grants", "revoke_one_grant"],
     "approve": ["get_approvals", "approve_job"],
     "notify": ["get_targets", "enable_notify"],
     "workers": ["get_workers", "drain_one_worker", "resume_one_worker", "forget_lost_worker"],
@@ -60,9 +73,12 @@ PATHS = {
 """The operations of HTTP that do what a command does."""
 HERE_ALONE = {
     **dict.fromkeys(
-        ("init", "check", "apply", "trust", "import", "export", "simulate"), "it is about a file on this machine"
+        ("init", "check", "apply", "trust", "import", "takeover", "export", "simulate"),
+        "it is about a file on this machine",
     ),
-    **dict.fromkeys(("serve", "worker", "tick", "service", "open", "completion", "help"), "it is about this terminal"),
+    **dict.fromkeys(
+        ("serve", "demo", "worker", "tick", "service", "open", "completion", "help"), "it is about this terminal"
+    ),
     **dict.fromkeys(("verify", "doctor", "backup", "restore", "migrate"), "it is about this machine"),
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
     "touch": "requests that change something count as activity by themselves",
@@ -103,7 +119,7 @@ def test_every_error_has_a_status(api: Api) -> None:
 def test_every_code_of_http_is_documented() -> None:
     for module in pkgutil.walk_packages(rota.http.__path__, "rota.http."):
         importlib.import_module(module.name)
-    told = first_cells(page("errors.md", "errors-system.md", "http-errors.md"))
+    told = first_cells(page("errors.md", "errors-agents.md", "errors-system.md", "http-errors.md"))
     kinds = [HttpRefusal, *HttpRefusal.__subclasses__()]
     assert len(kinds) > 14
     assert {kind.code for kind in kinds} | {"internal", "request_invalid"} <= told
@@ -125,6 +141,12 @@ def test_every_code_of_http_is_documented() -> None:
         ("/workers", schemas.WorkerPage),
         ("/audit", schemas.EntryPage),
         ("/usage", UsageJson),
+        ("/stats/overview", shapes.OverviewStatsJson),
+        ("/stats/jobs", shapes.JobsStatsJson),
+        ("/stats/jobs/hello", shapes.JobStatsJson),
+        ("/stats/costs?by=job&unit=tokens", shapes.CostsJson),
+        ("/stats/throughput?range=7d", shapes.ThroughputJson),
+        ("/stats/queue?since=2d", shapes.QueueStatsJson),
     ],
 )
 def test_what_is_answered_has_the_shape_that_is_described(api: Api, path: str, shape: type) -> None:

@@ -1,5 +1,6 @@
 """Runs over HTTP: pages, changes, output."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -171,3 +172,21 @@ def test_an_empty_filter_is_refused_by_its_name_and_returns_no_run(ten: Api, que
 )
 def test_an_empty_filter_of_another_list_is_refused_too(ten: Api, path: str) -> None:
     assert ten.call("GET", f"/api/v1{path}").status_code == 422
+
+
+def test_the_transcript_of_an_agent_is_that_of_the_command(api: Api) -> None:
+    text = (api.project.folder / "rota.yaml").read_text()
+    api.project.applied(text.replace("jobs:\n", "jobs:\n  look: {prompt: x, agent: opencode, model: a/b}\n", 1))
+    api.post("/jobs/look/trigger", {}, status=202)
+    events = [
+        {"type": "step_start", "part": {"messageID": "m1"}},
+        {"type": "text", "part": {"text": "I look."}},
+        {"type": "step_finish", "part": {"cost": 0.25, "tokens": {"input": 5, "output": 2}}},
+    ]
+    api.project.carry_out([COMPLETED], output="".join(json.dumps(event) + "\n" for event in events))
+    found = api.get("/runs/look:1/transcript")
+    assert found == api.cli("logs", "look:1", "--transcript")
+    [turn] = found["turns"]
+    assert (turn["text"], turn["usd"], turn["tokens_in"], found["usd"]) == ("I look.", 0.25, 5, 0.25)
+    api.post("/jobs/hello/trigger", {}, status=202)
+    assert api.call("GET", "/api/v1/runs/hello:1/transcript").status_code == 422

@@ -18,6 +18,7 @@ PAGES = {
     "run": "/ui/runs/report:1",
     "running": "/ui/runs/train:1",
     "agents": "/ui/agents",
+    "costs": "/ui/costs",
     "proposal": "/ui/agents/tidy",
     "system": "/ui/system",
 }
@@ -31,6 +32,7 @@ EXPECTED = {
     "run": "exit 3",
     "running": "begun",
     "agents": "claude-day",
+    "costs": "Most expensive runs",
     "proposal": "Close issues",
     "system": "Workers",
 }

@@ -79,7 +79,11 @@ def test_every_error_code_is_explained() -> None:
             importlib.import_module(module.name)
     codes = {kind.code for kind in errors() if kind.__module__.startswith("rota.")} | set(PROBLEM_CODES)
     assert len(codes) > 50
-    assert codes - first_cells(page("errors.md", "errors-system.md", "http-errors.md", "file-problems.md")) == set()
+    assert (
+        codes
+        - first_cells(page("errors.md", "errors-agents.md", "errors-system.md", "http-errors.md", "file-problems.md"))
+        == set()
+    )
 
 
 def test_the_tables_of_adapters_name_the_adapters_that_they_are_about() -> None:

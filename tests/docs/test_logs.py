@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rota
-from tests.docs.pages import page
+from tests.docs.pages import page, pages
 
 SOURCE = Path(rota.__file__).parent
 LEVELS = {"warning", "error", "exception", "critical"}
@@ -72,8 +72,8 @@ def logged() -> set[str]:
 
 
 def documented_messages() -> set[str]:
-    """Return the first cells of the page's tables, as Markdown reads them."""
-    cells = re.findall(r"^\| (`.+?`) \| [A-Z]+ \|", page("logs.md"), re.MULTILINE)
+    """Return the first cells of the tables of the pages, as Markdown reads them."""
+    cells = re.findall(r"^\| (`.+?`) \| [A-Z]+ \|", page(*pages("logs*.md")), re.MULTILINE)
     return {
         cell.removeprefix("`` ").removesuffix(" ``") if cell.startswith("``") else cell.strip("`") for cell in cells
     }

@@ -39,4 +39,4 @@ def test_the_first_program_that_embeds_rota_passes_strict_type_checks(tmp_path: 
 
 
 def test_there_are_examples_that_are_tests() -> None:
-    assert {place.partition(":")[0] for place in TESTS} == {"embedding.md"}
+    assert {place.partition(":")[0] for place in TESTS} == {"embedding.md", "testing-agents.md"}

@@ -15,7 +15,7 @@ from rota.model.states import Held, Reason, Status
 from rota.operations.capacity import held_providers, hold_json, release_provider
 from rota.operations.explain import explain
 from rota.operations.project.apply import apply
-from rota.operations.queue import look_in
+from rota.operations.queue import hold_words, look_in
 from rota.operations.runs import show_run
 from rota.operations.simulate.state import copy_state
 from rota.operations.status.heartbeat import Heartbeat, Liveness
@@ -281,6 +281,100 @@ async def test_outages_and_refusals_are_counted_apart(scene: Scene) -> None:
     assert until(scene) == ended + timedelta(minutes=15)
 
 
+def logged_out(scene: Scene, name: str) -> None:
+    """Let the runs of a job fail because its agent is not logged in, after a minute."""
+    ending = Outcome(Status.FAILED, Reason.AUTH, error="Not logged in", provider="anthropic")
+    scene.processes.scripts[name] = Script(MINUTE, ending)
+    scene.logins.missing.add("anthropic")
+
+
+async def test_a_missing_login_holds_the_provider_until_a_check_finds_it(scene: Scene) -> None:
+    put(scene, agent("fix"), agent("review"), agent("other", provider="openai"))
+    logged_out(scene, "fix")
+    works(scene, "review")
+    works(scene, "other", provider="openai")
+    scene.trigger("fix")
+    await scene.advance("2m")
+    assert scene.told("fix") == [("FAILED", "auth")]
+    scene.trigger("review")
+    scene.trigger("other")
+    await scene.advance("33m")  # checks 5, 10 and 20 minutes after the one before
+    assert scene.logins.checked == ["anthropic"] * 2
+    assert scene.told("review") == [("QUEUED", None)]
+    assert scene.told("other") == [("COMPLETED", None)]
+    scene.logins.missing.clear()
+    await scene.advance("1m")
+    assert begun(scene, "review") == [NOON + MINUTE * 36]
+    assert scene.told("review") == [("RUNNING", None)]
+
+
+async def test_a_login_that_is_refused_again_is_checked_after_a_longer_pause(scene: Scene) -> None:
+    """A probe sees a key and cannot see that it was revoked."""
+    put(scene, agent("fix"))
+    logged_out(scene, "fix")
+    scene.logins.missing.clear()
+    scene.trigger("fix")
+    await scene.advance("2m")
+    scene.trigger("fix")
+    await scene.advance("5m")
+    assert begun(scene, "fix") == [NOON, NOON + MINUTE * 6]
+    assert until(scene) == NOON + MINUTE * 17
+    works(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("11m")
+    assert scene.told("fix")[-1] == ("COMPLETED", None)
+    assert until(scene) is None
+
+
+async def test_the_hold_of_a_missing_login_is_one_item_that_says_so(scene: Scene) -> None:
+    put(scene, agent("fix"), agent("review"))
+    logged_out(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("2m")
+    scene.trigger("review")
+    await scene.settle()
+    beat = Heartbeat(Liveness.RUNNING, 1, {"concurrency": 16, "slots_taken": 0, "pid": 1})
+    items = look(scene.store, beat, now=scene.clock.now()).attention
+    assert [note.what for note in items if note.kind == "held"] == [
+        "provider anthropic held until it is logged in, next check 12:06, 1 waiting: Not logged in"
+    ]
+    seen = scene.store.read(partial(look_in, beat=beat, limit=10, now=scene.clock.now()))
+    words = hold_words(seen.ready[0], seen, zone="UTC", now=scene.clock.now())
+    assert words == "provider anthropic held until it is logged in, next check 12:06"
+    await scene.advance("1h")
+    later = look(scene.store, beat, now=scene.clock.now()).attention
+    assert [note.sign for note in later if note.kind == "held"] == [note.sign for note in items if note.kind == "held"]
+
+
+async def test_a_missing_login_replaces_a_limit_and_stays_when_a_limit_is_stated(scene: Scene) -> None:
+    put(scene, agent("fix"), agent("review"), agent("third"))
+    refuses(scene, "fix", resets_at=THREE)
+    logged_out(scene, "review")
+    scene.processes.scripts["review"] = replace(scene.processes.scripts["review"], takes=MINUTE * 2)
+    refuses(scene, "third", resets_at=THREE)
+    scene.processes.scripts["third"] = replace(scene.processes.scripts["third"], takes=MINUTE * 3)
+    for name in ("fix", "review", "third"):
+        scene.trigger(name)
+    await scene.advance("1m")
+    assert until(scene) == THREE
+    await scene.advance("3m")
+    [hold] = held_providers(scene.store)
+    assert hold.hold.login
+
+
+async def test_a_check_of_a_login_survives_a_crash(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    logged_out(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("2m")
+    await scene.crash()
+    scene.clock.advance("1h")
+    await scene.start()
+    await scene.settle()
+    assert scene.logins.checked == ["anthropic"]
+    assert until(scene) == scene.clock.now() + MINUTE * 10
+
+
 async def test_a_provider_is_let_go_by_hand(scene: Scene) -> None:
     put(scene, agent("fix"))
     refuses(scene, "fix", resets_at=THREE)
@@ -294,6 +388,7 @@ async def test_a_provider_is_let_go_by_hand(scene: Scene) -> None:
         "provider": "anthropic",
         "until": "2026-11-15T15:00:00Z",
         "stated": True,
+        "problem": "quota",
         "why": "usage limit reached",
         "run": "fix:1",
         "since": "2026-11-15T12:01:00Z",

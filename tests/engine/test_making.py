@@ -19,12 +19,14 @@ from rota.model.errors import (
     PolicyRefused,
 )
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits
+from rota.model.questions import Door
 from rota.model.records import Job
 from rota.model.spec import AgentWork, FirstRun, JobSpec, Kind, Retry, Schedule, Work
 from rota.operations.jobs import find_job, made_jobs, show_job
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project.apply import carry_out
-from rota.operations.proposal_actions import approve, put_made, remove_all, switch_off
+from rota.operations.proposal_actions import put_made, remove_all, switch_off
+from rota.operations.questions.answers import Answerer, approve
 from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
 from rota.operations.status.summary import summarise, summary_json
@@ -55,7 +57,8 @@ def done(scene: Scene, spec: JobSpec) -> str:
 def allow(scene: Scene, name: str, digest: str | None = None) -> Job:
     found = scene.store.read(partial(find_job, name=name))
     shown = jobs.digest_of(found.spec) if digest is None else digest
-    return scene.store.write(partial(approve, name=name, digest=shown, now=scene.clock.now()))
+    by = Answerer("user:anna", Door.CLI)
+    return scene.store.write(partial(approve, name=name, digest=shown, by=by, now=scene.clock.now()))
 
 
 def rule(scene: Scene, spec: JobSpec, **changes: Any) -> str:

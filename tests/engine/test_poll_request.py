@@ -99,7 +99,8 @@ async def test_a_poll_that_its_account_skips_lets_nobody_wait(scene: Scene, serv
     assert scene.told("remote") == [("COMPLETED", None), ("SKIPPED", "poll_failed")]
     assert "hourly" in (scene.history("remote")[-1].error or "")
     assert len(server.asked) == 1
-    (item,) = needing(scene)
+    item, exhausted = needing(scene)
+    assert exhausted == ("hourly", "used up: 1 of 1 request")
     assert item[0] == POLL
     assert item[1].startswith("SKIPPED budget, also the jobs that need the poll")
 

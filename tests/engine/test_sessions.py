@@ -1,18 +1,22 @@
 """Sessions and summaries of agents: stored with the end of a run, given to the next (section 8)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from rota.declare.agents import draws_of
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentSession, Brief
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
-from rota.model.spec import AgentWork, Carry, SessionMode
-from rota.model.states import Reason, Status
+from rota.model.spec import AgentWork, Carry, JobSpec, OnQuota, SessionMode
+from rota.model.states import Reason, Status, Trigger
 from rota.testing.doubles import FakeClock, Script, ScriptedProcesses
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
+from tests.engine.test_holds import put
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +133,69 @@ async def test_a_run_is_given_the_summary_of_the_last_run_that_was_completed(sce
 def test_a_job_begins_without_memory() -> None:
     work = AgentWork("claude", "claude", "anthropic")
     assert (work.session, work.carry) == (SessionMode.FRESH, ())
+
+
+def refused(session: str | None = "s-1", **more: Any) -> Outcome:
+    used = Usage(tokens_in=5, usd=250_000)
+    ended = Outcome(Status.FAILED, Reason.QUOTA, provider="anthropic", session_id=session, usage=used, error="no")
+    return replace(ended, **more)
+
+
+def continuing() -> JobSpec:
+    spec = agent("talk", on_quota=OnQuota.CONTINUE)
+    assert spec.work.agent is not None
+    return replace(spec, pools=draws_of(spec.work.agent, ()))
+
+
+async def test_a_refused_run_continues_its_session_when_the_hold_ends(scene: Scene, seeing: Seeing) -> None:
+    put(scene, continuing())
+    await run(scene, refused(resets_at=scene.clock.now() + timedelta(hours=1)))
+    assert scene.told("talk") == [("FAILED", "quota"), ("QUEUED", None)]
+    await scene.advance("59m")
+    assert scene.told("talk")[1] == ("QUEUED", None)
+    scene.processes.scripts["talk"] = Script(ending=DONE)
+    await scene.advance("2m")
+    assert scene.told("talk") == [("FAILED", "quota"), ("COMPLETED", None)]
+    first, second = seeing.briefs
+    assert (first.session, first.continues) == (None, None)
+    assert second.session == AgentSession("s-1", usd=0.25, tokens_in=5, adapter="claude")
+    assert second.continues == {}
+    later = scene.history("talk")[1]
+    assert (later.retry_of, later.trigger) == (scene.history("talk")[0].id, Trigger.RETRY)
+
+
+async def test_a_continuation_that_is_refused_too_adds_up_what_the_session_used(scene: Scene, seeing: Seeing) -> None:
+    put(scene, continuing())
+    now = scene.clock.now()
+    await run(scene, refused(resets_at=now + timedelta(hours=1)))
+    scene.processes.scripts["talk"] = Script(ending=refused(resets_at=now + timedelta(hours=2)))
+    await scene.advance("61m")
+    scene.processes.scripts["talk"] = Script(ending=DONE)
+    await scene.advance("61m")
+    assert [brief.session and brief.session.usd for brief in seeing.briefs] == [None, 0.25, 0.5]
+    assert scene.told("talk")[-1] == ("COMPLETED", None)
+
+
+async def test_a_refusal_before_the_session_began_starts_the_task_again(scene: Scene, seeing: Seeing) -> None:
+    put(scene, continuing())
+    await run(scene, refused(None, resets_at=scene.clock.now() + timedelta(hours=1)))
+    scene.processes.scripts["talk"] = Script(ending=DONE)
+    await scene.advance("61m")
+    assert [(brief.session, brief.continues) for brief in seeing.briefs] == [(None, None)] * 2
+
+
+async def test_another_failure_is_not_continued(scene: Scene, seeing: Seeing) -> None:
+    put(scene, continuing())
+    await run(scene, refused(reason=Reason.AUTH))
+    assert scene.told("talk") == [("FAILED", "auth")]
+
+
+async def test_a_continuation_survives_a_kill_of_the_scheduler(scene: Scene, seeing: Seeing) -> None:
+    put(scene, continuing())
+    await run(scene, refused(resets_at=scene.clock.now() + timedelta(hours=1)))
+    await scene.crash()
+    scene.processes = again = Seeing(scene.clock)
+    await scene.start()
+    await scene.advance("61m")
+    assert scene.told("talk") == [("FAILED", "quota"), ("COMPLETED", None)]
+    assert [brief.session and brief.session.id for brief in again.briefs] == ["s-1"]

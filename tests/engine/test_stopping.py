@@ -7,8 +7,9 @@ import pytest
 
 from rota.engine.loops.executor import pause_for
 from rota.engine.membership.shutdown import Stop, StopMode, Stopping, wanted_stop
+from rota.engine.transactions.claim import Claimed
 from rota.settings import SchedulerSettings
-from rota.testing.doubles import Script
+from rota.testing.doubles import Script, ScriptedProcess
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
 from tests.engine.conftest import command
@@ -44,6 +45,34 @@ async def test_detach_leaves_commands_running_for_the_next_scheduler(scene: Scen
     """R-23."""
     await with_a_running_command(scene)
     assert await Stopping().carry_out(Stop("detach", NO_TIME), scene.engine) is True
+    assert scene.told("long") == [("RUNNING", None)]
+    await scene.crash()
+    assert await scene.start() == 1
+    await scene.advance("1h")
+    assert scene.told("long") == [("COMPLETED", None)]
+
+
+async def test_detach_leaves_a_command_that_is_just_starting_too(scene: Scene) -> None:
+    """R-23: the stop comes while its keeper is forked; the command must not end with the grace."""
+    starting, forked = asyncio.Event(), asyncio.Event()
+    launch = scene.processes.launch
+
+    async def launch_later(run_id: str, prepared: Claimed) -> ScriptedProcess:
+        starting.set()
+        await forked.wait()
+        return await launch(run_id, prepared)
+
+    scene.processes.launch = launch_later  # type: ignore[method-assign]
+    scene.processes.scripts["long"] = Script(takes=LONG)
+    scene.declare(command("long"))
+    scene.trigger("long")
+    scene.engine.claim_now()
+    await starting.wait()
+    scene.engine.quiesce()
+    stopping = asyncio.create_task(Stopping().carry_out(Stop("detach", LONG), scene.engine))
+    await asyncio.wait([stopping], timeout=0.01)
+    forked.set()
+    assert await stopping is True
     assert scene.told("long") == [("RUNNING", None)]
     await scene.crash()
     assert await scene.start() == 1

@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.budgets import Usage
-from rota.model.records import Outcome
-from rota.model.states import Status
+from rota.model.records import Outcome, PostconditionResult
+from rota.model.states import Reason, Status
 from rota.operations.budgets import By, UsageView, look_at_usage
 from rota.store.tables.budgets import Amount
 from rota.testing.doubles import Script
@@ -62,3 +63,24 @@ async def test_days_add_up_to_the_whole(scene: Scene) -> None:
     view = usage(scene, By.DAY)
     assert [(day.name, day.runs) for day in view.rows] == [("2026-11-15", 1), ("2026-11-16", 2), ("2026-11-17", 1)]
     assert (view.total.runs, view.total.took, view.total.tokens_in) == (4, 4 * MINUTE, Amount(4, 400))
+
+
+async def test_usage_by_outcome_tells_what_was_checked(scene: Scene) -> None:
+    passed = replace(SPENT, postcondition=PostconditionResult(passed=True, exit_code=0))
+    failed = Outcome(
+        Status.FAILED,
+        Reason.POSTCONDITION_FAILED,
+        postcondition=PostconditionResult(passed=False, exit_code=2, output="2 tests failed"),
+    )
+    endings = {"checked": passed, "believed": SPENT, "refused": failed}
+    for name, ending in endings.items():
+        scene.processes.scripts[name] = Script(takes=MINUTE, ending=ending)
+    scene.declare(*(command(name, overlap=ALLOW) for name in endings))
+    for name in endings:
+        scene.trigger(name)
+    call(scene, "believed")
+    await scene.advance("5m")
+    rows = {row.name: (row.runs, row.tokens_in.told) for row in usage(scene, By.OUTCOME).rows}
+    assert rows == {"completed checked": (1, 1), "completed": (2, 2), "failed postcondition_failed": (1, 0)}
+    [run] = scene.history("refused")
+    assert (run.checked, run.decisions["postcondition"]["output"]) == (False, "2 tests failed")

@@ -64,7 +64,7 @@ def test_the_table_shows_version_login_and_how_many_run(agents: Project) -> None
     line = next(line for line in typed(agents, "agents").stdout.splitlines() if line.startswith("reviewer"))
     cells = [cell for cell in line.split("  ") if cell.strip()]
     assert [cell.strip() for cell in cells[2:]] == [
-        *("2.1.325", "in", "yes", "haiku", "read", "0 of 2", "never", "ready")
+        *("2.1.325", "no", "in", "yes", "haiku", "read", "0 of 2", "never", "ready")
     ]
 
 
@@ -89,8 +89,8 @@ def test_check_of_those_that_work_is_0_and_names_what_they_keep(agents: Project)
     result = typed(agents, "agents", "check", "reviewer")
     assert result.exit_code == 0
     assert (
-        "allowed_tools, max_turns, max_usd, model, session: resume, rota_tools, trust_project, access read write full"
-        in result.stdout
+        "allowed_tools, max_turns, max_usd, loop_guard, model, session: resume, rota_tools, trust_project, access read "
+        "ask write full" in result.stdout
     )
 
 
@@ -191,3 +191,55 @@ def test_releasing_what_is_not_held_is_refused(agents: Project) -> None:
     result = typed(agents, "agents", "release", "anthropic")
     assert result.exit_code == 6
     assert "not held" in result.stderr
+
+
+def refused_for_login(agents: Project) -> None:
+    """Let the run review:1 fail because claude is not logged in."""
+    answering(agents.folder / "bin", "claude", logged_in=False)
+    agents.ok("trigger", "review")
+    agents.carry_out([Outcome(Status.FAILED, Reason.AUTH, error="Not logged in", provider="anthropic")])
+
+
+def test_a_check_releases_a_provider_that_waited_for_a_login(agents: Project) -> None:
+    refused_for_login(agents)
+    result = typed(agents, "agents", "check")
+    assert "provider anthropic held until it is logged in, next check" in typed(agents, "status").stdout
+    assert "is released" not in result.stdout
+    answering(agents.folder / "bin", "claude")
+    result = typed(agents, "agents", "check", "reviewer")
+    assert "provider anthropic is released" in result.stdout
+    assert told(agents, "agents")["reviewer"]["hold"] is None
+
+
+def test_a_check_of_another_agent_releases_nothing(agents: Project) -> None:
+    refused_for_login(agents)
+    answering(agents.folder / "bin", "claude")
+    assert "is released" not in typed(agents, "agents", "check", "codex").stdout
+    assert told(agents, "agents")["reviewer"]["hold"]["problem"] == "auth"
+
+
+def test_a_name_and_all_exclude_each_other(agents: Project) -> None:
+    result = typed(agents, "agents", "check", "codex", "--all")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+
+
+def test_an_account_is_checked_in_its_own_folder_and_the_way_to_log_in_is_printed(agents: Project) -> None:
+    program = agents.folder / "bin" / "claude"
+    program.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo 2.1.0;; auth) test -f "$CLAUDE_CONFIG_DIR/login";; '
+        "*) echo --print --output-format --verbose --permission-mode --allowedTools --disallowedTools --tools "
+        "--settings --setting-sources --mcp-config --strict-mcp-config --max-turns --max-budget-usd --resume;; esac\n"
+    )
+    folder = agents.folder / "logins"
+    agents.applied(
+        f"agents: {{w: {{adapter: claude, account: {{name: work, dir: {folder}}}}}}}\njobs: {{j: {{prompt: x}}}}\n"
+    )
+    found = typed(agents, "agents", "check", "w")
+    assert found.exit_code == 1
+    assert f"CLAUDE_CONFIG_DIR={folder}" in found.stdout
+    assert f"mkdir -p {folder} && CLAUDE_CONFIG_DIR={folder} claude auth login" in found.stdout
+    folder.mkdir()
+    (folder / "login").touch()
+    one = told(agents, "agents")["w"]
+    assert (one["account"], one["login_folder"], one["logged_in"]) == ("work", str(folder), True)

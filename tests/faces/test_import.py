@@ -82,11 +82,22 @@ def test_lines_that_stay_with_cron_are_not_deleted(project: Project) -> None:
     assert "before the lines that were written with `crontab -e`" in report
 
 
-def test_bad_lines_are_told_with_their_places_and_nothing_is_written(project: Project) -> None:
-    (project.folder / "tab").write_text("@daily fine\n61 * * * * x\nnonsense\n")
+def test_bad_lines_are_told_and_the_others_are_written(project: Project) -> None:
+    (project.folder / "tab").write_text("@daily fine\n61 * * * * x\nnonsense\n@daily echo '{{ scheduled_for }}'\n")
+    result = imported(project, "crontab", "tab")
+    assert result.exit_code == 0
+    project.write(result.stdout)
+    assert [job["name"] for job in project.json("check")["jobs"]] == ["fine"]
+    left_out = result.stderr.partition("cannot be mapped:\n")[2].splitlines()
+    assert [line.split()[:2] for line in left_out[:3]] == [["line", "2"], ["line", "3"], ["line", "4"]]
+    assert "`{{ scheduled_for }}` is not filled in `shell`" in left_out[2]
+
+
+def test_where_no_line_can_be_read_nothing_is_written(project: Project) -> None:
+    (project.folder / "tab").write_text("61 * * * * x\nnonsense\n")
     result = imported(project, "crontab", "tab")
     assert (result.exit_code, result.stdout) == (65, "")
-    assert [line.split(" ")[0] for line in result.stderr.splitlines()[:2]] == ["tab:2:1:", "tab:3:1:"]
+    assert [line.split(" ")[0] for line in result.stderr.splitlines()[:2]] == ["tab:1:1:", "tab:2:1:"]
 
 
 def test_what_rota_refuses_is_told_at_the_line_of_the_crontab(project: Project) -> None:
@@ -122,7 +133,7 @@ def test_a_file_that_is_not_there_is_named(project: Project) -> None:
     assert result.stderr.startswith("missing: cannot be read: No such file")
 
 
-@pytest.mark.parametrize("arguments", [["jobs", "--system", "-"], ["anacron"], []])
+@pytest.mark.parametrize("arguments", [["jobs", "--system", "-"], ["fcron"], []])
 def test_a_wrong_use_is_told(project: Project, arguments: list[str]) -> None:
     assert imported(project, *arguments).exit_code == 2
 

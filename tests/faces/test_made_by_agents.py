@@ -392,9 +392,10 @@ def test_an_agent_in_a_direct_call_without_the_tools_has_none(calling: Calling) 
 WRITES = {
     "simulate --svg": ("simulate", "--svg", "{file}"),
     "backup FILE": ("backup", "{file}"),
+    "mcp --write-plugin": ("mcp", "--write-plugin", "{file}"),
 }
 """Params that name a file which the command writes."""
-TAKES = {"serve --tls-cert", "serve --tls-key", "import FILE", "trigger --each", "restore FILE"}
+TAKES = {"serve --tls-cert", "serve --tls-key", "import FILES", "trigger --each", "restore FILE"}
 """Params that name a file which the command only reads."""
 
 

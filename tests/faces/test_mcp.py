@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -357,7 +358,7 @@ def test_a_batch_is_answered_as_one() -> None:
 
 
 async def test_the_pipe_offers_what_the_sdk_offers(project: Project) -> None:
-    box = ProjectTools(None, ExitStack())  # type: ignore[arg-type]
+    box = ProjectTools(SimpleNamespace(environ={}), ExitStack())  # type: ignore[arg-type]
     async with Client(server_of(box)) as here:
         offered = (await here.list_tools()).tools
     found = responder(box)(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')

@@ -23,7 +23,7 @@ jobs:
 """
 RUN_KEYS = (
     "id run job status reason waiting_for trigger scheduled_for covers_to count created_at started_at finished_at "
-    "attempt retry_of exit_code error result_summary usage denied_tools session_id"
+    "attempt retry_of exit_code error result_summary usage denied_tools session_id checked"
 )
 
 

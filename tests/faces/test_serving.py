@@ -253,15 +253,14 @@ def test_the_example_project_passes_check(tmp_path: Path) -> None:
     ]
 
 
-def test_make_run_serves_the_example_without_a_terminal(tmp_path: Path) -> None:
-    """The first command of the README, on a machine that has never seen the example."""
+def test_make_run_serves_the_demo_without_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
+    """The first command of the README, on a machine that has never seen rota."""
     root = Path(__file__).parents[2]
     shutil.copy(root / "Makefile", tmp_path)
-    shutil.copytree(
-        root / "examples" / "first", tmp_path / "examples" / "first", ignore=shutil.ignore_patterns(".rota")
-    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     command = ["make", "--assume-old=setup", "run", f"BIN={Path(sys.executable).parent}"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(temporary)}
     printed = tmp_path / "printed"
     with printed.open("wb") as out:
         made = subprocess.Popen(
@@ -274,3 +273,4 @@ def test_make_run_serves_the_example_without_a_terminal(tmp_path: Path) -> None:
             os.killpg(made.pid, signal.SIGINT)
         made.wait(LONGEST_WAIT)
     assert "next " in printed.read_text()
+    assert until(lambda: not any(temporary.iterdir()), what="the end of the demo's folder")

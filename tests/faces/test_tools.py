@@ -114,9 +114,9 @@ def test_every_tool_has_hints_and_a_schema_of_its_answers(tool: Tool) -> None:
     jsonschema.Draft202012Validator.check_schema(tool.output_schema)
     assert tool.output_schema["required"]
     assert set(tool.output_schema["properties"]) - set(tool.output_schema["required"]) >= {"warning"}
-    changes = {"schedule_job", "unschedule_job", "trigger_job"}
+    changes = {"schedule_job", "unschedule_job", "trigger_job", "ask_person"}
     assert tool.annotations["readOnlyHint"] is (tool.name not in changes)
-    assert tool.annotations["destructiveHint"] is (tool.name in changes - {"trigger_job"})
+    assert tool.annotations["destructiveHint"] is (tool.name in changes - {"trigger_job", "ask_person"})
     assert tool.annotations["idempotentHint"] is (tool.name != "trigger_job")
 
 
@@ -129,7 +129,7 @@ def test_an_answer_with_another_form_is_noticed(tools: Tools) -> None:
 def test_the_tools_are_those_of_the_document() -> None:
     assert list(TOOLS) == [
         *("schedule_job", "list_jobs", "search_jobs", "unschedule_job"),
-        *("preview_schedule", "trigger_job", "explain_job", "get_run"),
+        *("preview_schedule", "trigger_job", "ask_person", "explain_job", "get_run"),
     ]
 
 
@@ -149,7 +149,7 @@ def test_what_is_accepted_is_what_the_schema_says(tools: Tools) -> None:
     }
     jsonschema.validate(whole, schema)
     assert tools.call("schedule_job", **whole)["result"] == "created"
-    assert set(schema["required"]) == {"name", "task"}
+    assert set(schema["required"]) == {"name"}
 
 
 def test_every_mistake_is_told_with_the_nearest_name(tools: Tools) -> None:
@@ -249,13 +249,27 @@ def test_a_job_is_made_with_its_next_five_starts_in_its_zone_and_in_utc(tools: T
     assert stored["spec"]["work"]["timeout"] == 7 * 60 * 1000
 
 
-def test_the_same_name_changes_the_job_and_the_rest_gets_its_default(tools: Tools) -> None:
-    tools.call("schedule_job", **DAILY, labels=["ci"])
+def test_the_same_name_changes_the_job_and_the_rest_stays_as_it_is(tools: Tools) -> None:
+    tools.call("schedule_job", **DAILY, labels=["ci"], timeout_seconds=60, overlap_policy="queue", model="sonnet")
     answer = tools.call("schedule_job", name="watch", task="Look twice.", interval_seconds=3600)
     assert answer["result"] == "changed"
-    assert answer["job"]["labels"] == []
+    settings = answer["job"]["settings"]
+    assert (settings["labels"], settings["timeout_seconds"], settings["model"]) == (["ci"], 60, "sonnet")
+    assert (settings["overlap_policy"], settings["schedule"], settings["interval_seconds"]) == ("queue", "", 3600)
+    assert tools.call("schedule_job", name="watch", labels=[])["job"]["settings"] == {**settings, "labels": []}
+    assert tools.project.json("show", "watch")["spec"]["work"]["agent"]["prompt"] == "Look twice."
     assert answer["job"]["next_fires"][0]["utc"] == "2026-11-15T13:00:00Z"
     assert tools.call("schedule_job", name="watch", task="Look twice.", interval_seconds=3600)["result"] == "unchanged"
+
+
+def test_what_the_tools_read_back_can_be_given_again(tools: Tools) -> None:
+    answer = tools.call("schedule_job", **DAILY, labels=["ci"], run_once=True, provider="reviewer")
+    settings = {key: value for key, value in answer["job"]["settings"].items() if value}
+    assert tools.call("schedule_job", name="watch", **settings)["result"] == "unchanged"
+
+
+def test_a_new_job_needs_a_task(tools: Tools) -> None:
+    assert "task: is empty" in tools.refusal("schedule_job", name="new", interval_seconds=3600)
 
 
 def test_one_time_and_run_once(tools: Tools) -> None:

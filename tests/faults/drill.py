@@ -52,8 +52,8 @@ agents:
 jobs:
   pick: {agent: picker, prompt: do it, work_source: {directory: inbox}}
   fix: {agent: fixer, prompt: fix it, cwd: repository}
-  tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
-  call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call"}
+  tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect], postcondition: {command: ["true"]}}
+  call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call", postcondition: {command: ["true"]}}
   after: {interval: 1s, command: [sh, effect], overlap: forbid, notify: {on: completed, command: [sh, tell]}}
   hand: {command: [sh, effect], pools: [wide]}
   daily: {cron: "0 3 * * *", timezone: UTC, command: [sh, effect]}

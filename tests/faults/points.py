@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from rota.engine.membership.control import ask
 from rota.model.store_url import SQLITE
+from rota.runners.tree import send
 from tests.faults.drill import Drill
 from tests.service.serving import kill
 from tests.waiting import LONGEST_WAIT, until
@@ -109,6 +110,16 @@ def serve_and_detach(drill: Drill) -> None:
     ask(drill.state, {"ask": "stop", "mode": "detach", "within": None})
 
 
+def serve_and_leave(drill: Drill) -> None:
+    """Kill a scheduler whose commands run, and end them: their keepers store the outcomes in files."""
+    server = drill.serve()
+    for run_id in drill.trigger(*PASSES[-1] * ["long"]):
+        drill.until_effect(run_id)
+    kill(server)
+    for (pid,) in drill.rows("SELECT pid FROM live WHERE pid IS NOT NULL"):
+        send(pid, signal.SIGTERM)
+
+
 def command(*arguments: str) -> Callable[[Drill], None]:
     """Return an act: run a command, again until it dies."""
 
@@ -172,6 +183,7 @@ def move(drill: Drill) -> None:
 
 BUSY = Scene("serve", serve, declared)
 CHILD = Scene("child", serve, declared)
+ORPHAN = Scene("child", serve_and_leave, running)
 RECOVERY = Scene("serve", serve, crashed)
 FIRST_START = Scene("serve", serve, nothing)
 WORKSPACE = Scene("serve", serve, asked_for_a_fix)
@@ -192,6 +204,7 @@ SCENES: dict[str, Scene] = {
     "claim.updated": BUSY,
     "enqueue.inserted": BUSY,
     "enqueue.many_inserted": Scene("command", trigger_many, declared),
+    "execute.function_succeeded": BUSY,
     "execute.gate_opened": BUSY,
     "execute.launched": BUSY,
     "execute.outcome_read": BUSY,
@@ -209,13 +222,15 @@ SCENES: dict[str, Scene] = {
     "items.given": ITEMS,
     "items.held": ITEMS,
     "items.told": ITEMS,
-    "keeper.after_rename": CHILD,
+    "keeper.after_rename": ORPHAN,
     "keeper.at_gate": CHILD,
-    "keeper.before_rename": CHILD,
+    "keeper.before_rename": ORPHAN,
     "keeper.command_ended": CHILD,
     "keeper.forked": CHILD,
     "keeper.gate_passed": CHILD,
+    "keeper.postcondition": CHILD,
     "keeper.term_sent": CHILD,
+    "keeper.told": CHILD,
     "migrate.committed": FIRST_START,
     "migrate.made": FIRST_START,
     "migrate.named": FIRST_START,
@@ -284,7 +299,8 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "group": ("group.members_born", "group.members_let_go", "group.finished"),
     "record": ("execute.outcome_read", "record.run_updated", "retry.born", "record.followed_up", "record.committed"),
     "notify": ("notify.written", "notify.sent"),
-    "end": ("function.timed_out", "stop.sent", "shutdown.run_left"),
+    "end": ("function.timed_out", "execute.function_succeeded", "stop.sent", "shutdown.run_left"),
+    "leave": ("keeper.before_rename", "keeper.after_rename"),
     "recover": ("recover.found", "recover.swept", "recover.adopted", "recover.resolved", "recover.epochs_ended"),
     "stop": ("shutdown.quiesced", "shutdown.runs_ended", "session.closed"),
     "many": ("enqueue.many_inserted", "bulk.committed", "bulk.cancelled", "backfill.committed"),
@@ -312,6 +328,14 @@ BY_TICKS = ("session.entered", "fire.cursor_moved", "claim.committed", "execute.
 
 TOGETHER = tuple(name for name, scene in SCENES.items() if scene is CHILD)
 """These end children of a scheduler that lives: it sees them all."""
+
+
+ELSEWHERE = {
+    "chat": "tests/service/test_chats.py",
+    "question": "tests/service/test_answering.py",
+    "takeover": "tests/service/test_takeover.py",
+}
+"""Families of points with drills of their own, and the file that names each of their points."""
 
 
 def passed_by(points: Iterable[str], store: str) -> list[str]:

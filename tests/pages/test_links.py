@@ -35,7 +35,7 @@ def has_route(site: Site, method: str, address: str) -> bool:
 
 def leads(page: Page) -> list[tuple[str, str]]:
     """Return where a page leads to: links and files by GET, forms and their buttons by their method."""
-    gets = [link for link in page.links if not link.startswith("#")]
+    gets = [link for link in page.links if not link.startswith(("#", "?"))]
     files = [found["src"] for found in page.all("script")] + [found["href"] for found in page.all("link")]
     forms = [(found.get("method", "get").upper(), found["action"]) for found in page.all("form") if "action" in found]
     buttons = [("POST", found["formaction"]) for found in page.all("button") if "formaction" in found]

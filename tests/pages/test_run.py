@@ -1,5 +1,6 @@
 """The page of a run: how it went, why, its output, and what is done with it."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -112,3 +113,22 @@ def test_each_part_can_be_fetched_alone(site: Site, fragment: str) -> None:
     assert [
         found["data-fragment"] for tag in ("div", "section") for found in page.all(tag) if "data-fragment" in found
     ] == [fragment]
+
+
+def test_the_transcript_of_an_agent_is_folded_and_never_markup(site: Site) -> None:
+    text = (site.project.folder / "rota.yaml").read_text()
+    site.project.applied(text.replace("jobs:\n", "jobs:\n  look: {prompt: x, agent: claude}\n", 1))
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls <b>"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a <script>alert(1)</script>"}
+    events = [
+        {"type": "assistant", "message": {"id": "m1", "content": [{"type": "text", "text": "I look."}, call]}},
+        {"type": "user", "message": {"content": [result]}},
+        {"type": "result", "subtype": "success", "total_cost_usd": 0.0123},
+    ]
+    play(site, "look", DONE, output="".join(json.dumps(event) + "\n" for event in events))
+    page = site.get("/ui/runs/look:1")
+    for told in ("Transcript", "Turn 1", "I look.", "Bash", "ls <b>", "a <script>alert(1)</script>", "In all $0.0123"):
+        assert told in page.words
+    assert page.all("details")
+    assert not [found for found in page.all("script") if "src" not in found]
+    assert "Turn 1" not in site.get("/ui/runs/hello:1", status=404).words

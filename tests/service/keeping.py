@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.model.ids import new_id
-from rota.runners.spawn_client import Launch, Spawned, Spawner, wait_keeper
+from rota.runners.spawn_client import Launch, Spawned, Spawner
+from rota.runners.watch import wait_keeper
 from tests.waiting import LONGEST_WAIT
 
 RUN_ID = new_id(datetime(2026, 11, 15, tzinfo=UTC))
@@ -97,11 +98,17 @@ async def spawner() -> AsyncIterator[Spawner]:
 Act = Callable[[Spawned], Awaitable[None]]
 
 
+def start_alone(spawned: Spawned) -> None:
+    """Start the command without a scheduler: the keeper leaves its outcome in a file."""
+    spawned.gate.open()
+    spawned.gate.close()
+
+
 async def keep(launch: Launch, folder: Path, act: Act | None = None) -> dict[str, Any]:
     """Run `launch` to its end, doing `act` once its gate is open; return the keeper's outcome."""
     async with spawner() as running:
         spawned = await running.spawn(launch, folder)
-        spawned.gate.open()
+        start_alone(spawned)
         if act is not None:
             await act(spawned)
         await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)

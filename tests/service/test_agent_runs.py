@@ -82,6 +82,15 @@ def run(project: Project, job: str, status: str = "COMPLETED", reason: str | Non
     return shown
 
 
+def make_repository(project: Project) -> None:
+    """Make a git repository of the project."""
+    for words in (
+        ("init", "-q"),
+        ("-c", "user.name=n", "-c", "user.email=n@x", "commit", "-q", "--allow-empty", "-m", "a"),
+    ):
+        subprocess.run(["git", *words], cwd=project.folder, check=True)
+
+
 def output(project: Project, shown: dict[str, Any]) -> str:
     return project.rota("logs", "--raw", shown["run"]).stdout
 
@@ -123,6 +132,38 @@ def test_a_wrong_result_file_is_a_failure_of_an_agent_too(project: Project) -> N
     assert not (project.folder / "ran").exists()
 
 
+def test_the_step_after_an_agent_gets_its_answer_and_what_it_used(project: Project) -> None:
+    make_repository(project)
+    told = 'env | grep ^ROTA_ | sort > told; cat "$ROTA_ANSWER_FILE" >> told'
+    serve(project, fix=f"prompt: x, workspace: worktree, after: {{shell: '{told}', cwd: project}}")
+    shown = run(project, "fix")
+    *lines, answer = (project.folder / "told").read_text().splitlines()
+    env = dict(line.split("=", 1) for line in lines)
+    assert answer == env["ROTA_SUMMARY"] == shown["result"] == "answer 1"
+    assert (env["ROTA_TOKENS_IN"], env["ROTA_TOKENS_OUT"], env["ROTA_TOKENS_CACHED"]) == ("100", "10", "")
+    assert (env["ROTA_USD"], env["ROTA_MODEL"], env["ROTA_SESSION_ID"]) == ("0.01", "haiku", "s-fix:1")
+    assert env["ROTA_BRANCH"] == shown["workspace"]["branch"]
+
+
+def test_a_folder_that_shows_the_state_folder_fails_the_run(project: Project) -> None:
+    serve(project, up="prompt: x, add_dirs: [.]", missing="prompt: x, add_dirs: [../nowhere]")
+    assert "contains rota's state folder" in run(project, "up", "FAILED", "spawn_failed")["error"]
+    assert "there is no folder" in run(project, "missing", "FAILED", "spawn_failed")["error"]
+    assert seen(project) == []
+
+
+def test_an_account_runs_in_its_own_login_folder(project: Project) -> None:
+    serve(project, fix="prompt: x, after: {shell: 'echo $CLAUDE_CONFIG_DIR > folder', cwd: project}")
+    text = (project.folder / "rota.yaml").read_text()
+    folder = project.folder / "logins"
+    account = f"agents: {{claude: {{max_concurrent: 9, account: {{name: work, dir: {folder}}}}}}}"
+    project.write(text.replace("agents: {claude: {max_concurrent: 9}}", account))
+    project.rota("apply")
+    run(project, "fix")
+    assert (project.folder / "folder").read_text().strip() == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_prompt_gets_what_a_condition_wrote(project: Project) -> None:
     """R-25."""
     serve(project, review='prompt: "New: {{ conditions.0.output }}.", conditions: [{command: [echo, three PRs]}]')
@@ -142,11 +183,7 @@ def test_the_facts_of_the_envelope_are_in_the_environment(project: Project) -> N
 
 
 def test_the_step_after_an_agent_runs_in_its_workspace_and_writes_to_its_output(project: Project) -> None:
-    for words in (
-        ("init", "-q"),
-        ("-c", "user.name=n", "-c", "user.email=n@x", "commit", "-q", "--allow-empty", "-m", "a"),
-    ):
-        subprocess.run(["git", *words], cwd=project.folder, check=True)
+    make_repository(project)
     serve(project, fix="prompt: x, workspace: worktree, after: {shell: 'pwd; git branch --show-current >&2'}")
     shown = run(project, "fix")
     assert shown["result_summary"] == "answer 1"
@@ -328,3 +365,22 @@ def test_a_change_of_an_agent_that_is_taken_back_is_no_longer_held(project: Proj
     project.write(before)
     until(lambda: project.scheduler()["file_problem"] is None, what="the hold to end")
     assert names(project) == ["fix"]
+
+
+def test_a_postcondition_rejects_an_agent_and_the_next_attempt_is_told_why(project: Project) -> None:
+    check = 'postcondition: {shell: "test -e fixed || { echo 2 tests broke; touch fixed; exit 1; }"}'
+    serve(project, fix=f"prompt: Fix it., carry: postcondition, retry: {{max_attempts: 2, backoff: 1s}}, {check}")
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("FAILED", "postcondition_failed"), ("COMPLETED", None)])
+    first, second = (one["prompt"] for one in seen(project))
+    assert "rejected" not in first
+    assert second.endswith("rejected the attempt before:\npostcondition: exit 1: 2 tests broke\n2 tests broke")
+    failed, passed = project.history("fix")
+    assert (failed["error"], failed["checked"]) == ("postcondition: exit 1: 2 tests broke", False)
+    assert (passed["result_summary"], passed["checked"]) == ("answer 1", True)
+
+
+def test_an_agent_that_reports_a_failure_with_exit_code_0_is_not_checked(project: Project) -> None:
+    serve(project, review='prompt: "result: {\\"summary\\": 5}", postcondition: {command: [touch, ran]}')
+    failed = run(project, "review", "FAILED", "result_invalid")
+    assert (failed["exit_code"], failed["checked"], (project.folder / "ran").exists()) == (0, None, False)

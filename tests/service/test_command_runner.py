@@ -16,7 +16,8 @@ from rota.model.spec import Kind, Work
 from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
 from rota.runners.processes import tagged
-from rota.runners.spawn_client import Spawner, wait_keeper
+from rota.runners.spawn_client import Spawner
+from rota.runners.watch import wait_keeper
 from tests.service.keeping import TIMEOUTS, Marker, launch_of, umask
 from tests.waiting import LONGEST_WAIT
 
@@ -26,6 +27,10 @@ RUN_ID = IdSource().new(datetime(2026, 11, 15, tzinfo=UTC))
 def shell(text, **options):
     options["env"] = {"ROTA_RUN_ID": RUN_ID} | options.get("env", {})
     return launch_of("/bin/sh", "-c", text, **options)
+
+
+def check(text, *, timeout=60.0, cwd="/"):
+    return {"argv": ("/bin/sh", "-c", text), "cwd": cwd, "timeout": timeout}
 
 
 def outcome_of(launch, state, act=None):
@@ -44,7 +49,9 @@ def outcome_of(launch, state, act=None):
         if act is not None:
             await act(runner, spawned)
         try:
-            return await asyncio.wait_for(runner.outcome(folder, spawned.identity, limits), LONGEST_WAIT)
+            outcome = await asyncio.wait_for(runner.outcome(folder, spawned.identity, limits), LONGEST_WAIT)
+            runner.settle(spawned.identity, stored=True)
+            return outcome
         finally:
             spawner.stop()
 
@@ -77,6 +84,51 @@ def test_a_timeout_is_told_with_its_length(tmp_path):
     outcome = outcome_of(shell("sleep 60", timeout=0.1), tmp_path)
 
     assert (outcome.reason, outcome.error) == (Reason.TIMED_OUT, "timed out after 0.1 s")
+
+
+def test_a_run_without_output_for_its_idle_timeout_is_ended_with_its_tree(tmp_path):
+    marker = Marker(tmp_path)
+    launch = marker.script("print('on', flush=True)\nready()\nrest()", idle_timeout=0.5)
+    outcome = outcome_of(launch, tmp_path)
+
+    assert (outcome.reason, outcome.error) == (Reason.IDLE, "no output for 0.5 s")
+    assert not marker.held()
+
+
+def test_every_byte_of_output_begins_the_idle_timeout_anew(tmp_path):
+    text = "for i in 1 2 3 4 5 6; do sleep 0.3; printf .; done"
+    outcome = outcome_of(shell(text, idle_timeout=1.2), tmp_path)
+
+    assert outcome.status is Status.COMPLETED
+
+
+def test_standard_error_counts_as_output_and_the_postcondition_may_be_silent(tmp_path):
+    text = "for i in 1 2 3 4 5 6; do sleep 0.3; printf . >&2; done"
+    launch = shell(text, idle_timeout=1.2, errors_apart=True, postcondition=check("sleep 1.5"))
+
+    assert outcome_of(launch, tmp_path).status is Status.COMPLETED
+
+
+def test_a_looping_agent_is_ended_with_its_tree(tmp_path):
+    marker = Marker(tmp_path)
+    event = {"type": "tool_use", "tool_name": "run", "parameters": {"command": "make"}}
+    text = f"for _ in range(3): print({json.dumps(event)!r}, flush=True)\nready()\nrest()"
+    outcome = outcome_of(marker.script(text, guard={"stream": "gemini", "limit": 3}), tmp_path)
+
+    assert outcome.reason is Reason.LOOPING
+    assert outcome.error == 'the agent called run {"command": "make"} 3 times in a row'
+    assert not marker.held()
+
+
+def test_an_agent_at_its_limit_of_turns_is_ended_with_its_tree(tmp_path):
+    marker = Marker(tmp_path)
+    event = {"type": "step_start", "part": {"messageID": "m"}}
+    text = f"for _ in range(3): print({json.dumps(event)!r}, flush=True)\nready()\nrest()"
+    guard = {"stream": "opencode", "limit": None, "max_turns": 2, "max_usd": None}
+    outcome = outcome_of(marker.script(text, guard=guard), tmp_path)
+
+    assert (outcome.reason, outcome.error) == (Reason.AGENT_ERROR, "opencode was stopped at max_turns (2)")
+    assert not marker.held()
 
 
 def test_a_failed_start_is_told(tmp_path):
@@ -120,6 +172,7 @@ def test_a_full_disk_is_not_the_fault_of_the_run(tmp_path):
 
 def test_stopping_what_is_gone_is_said_and_harmless(tmp_path):
     async def late(runner, spawned):
+        spawned.gate.close()
         await wait_keeper(spawned.identity)
         assert not runner.stop(spawned.identity)
         assert not runner.stop(spawned.identity, at_once=True)
@@ -210,6 +263,7 @@ rest()
 
 def test_a_damaged_outcome_file_counts_as_none(tmp_path):
     async def damage(runner, spawned):
+        spawned.gate.close()
         await wait_keeper(spawned.identity)
         (runner.folder(RUN_ID) / "outcome.json").write_text("{")
 
@@ -280,7 +334,7 @@ def test_the_files_of_a_run_are_closed_to_others(tmp_path):
 
     folder = CommandRunner(Spawner(), tmp_path).folder(RUN_ID)
     assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
-        "params.json": 0o600, "output.0": 0o600, "outcome.json": 0o600,
+        "params.json": 0o600, "output.0": 0o600,
     }  # fmt: skip
     assert folder.stat().st_mode & 0o777 == 0o700
 

@@ -21,8 +21,8 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
 from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
-from rota.runners.spawn_client import wait_keeper
-from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner, umask
+from rota.runners.watch import wait_keeper
+from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner, start_alone, umask
 from tests.waiting import LONGEST_WAIT, until
 
 
@@ -47,7 +47,7 @@ def test_r01_a_gate_that_is_not_opened_never_runs_the_command(byte, tmp_path):
         async with spawner() as running:
             spawned = await running.spawn(launch_of("/bin/sh", "-c", f"touch {tmp_path}/ran"), tmp_path)
             if byte is not None:
-                os.write(spawned.gate._file, byte)
+                spawned.gate._channel._end.send(byte)
             spawned.gate.close()
             await wait_keeper(spawned.identity)
 
@@ -61,7 +61,7 @@ def test_a_stop_at_the_closed_gate_is_an_outcome_once_the_gate_opens(tmp_path):
         async with spawner() as running:
             spawned = await running.spawn(launch_of("/bin/sh", "-c", f"touch {tmp_path}/ran"), tmp_path)
             send_signal(spawned.identity, signal.SIGTERM)
-            spawned.gate.open()
+            start_alone(spawned)
             await wait_keeper(spawned.identity)
 
     asyncio.run(stop_first())
@@ -335,13 +335,13 @@ def test_a_dead_spawner_is_replaced_at_the_next_spawn_and_its_keepers_live_on(tm
     async def kill_between():
         async with spawner() as running:
             kept = await running.spawn(marker.script("ready(); rest()"), first)
-            kept.gate.open()
+            start_alone(kept)
             await marker.ready()
             lost = identity(running.pid)
             os.kill(lost.pid, signal.SIGKILL)
             await wait_keeper(lost)
             again = await running.spawn(launch_of("/bin/true"), second)
-            again.gate.open()
+            start_alone(again)
             await wait_keeper(again.identity)
             assert alive(kept.identity)
             send_signal(kept.identity, signal.SIGTERM)
@@ -361,7 +361,7 @@ def test_many_spawns_at_once_each_get_their_own_keeper(tmp_path):
             launches = [launch_of("/bin/sh", "-c", f"exit {number}") for number in range(60)]
             spawned = await asyncio.gather(*map(running.spawn, launches, folders))
             for one in spawned:
-                one.gate.open()
+                start_alone(one)
             await asyncio.gather(*(wait_keeper(one.identity) for one in spawned))
             return [read(folder)["exit_code"] for folder in folders]
 
@@ -376,7 +376,7 @@ def test_a_cancelled_spawn_leaves_no_keeper_and_does_not_mix_up_the_replies(tmp_
                 await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
             gone.cancel()
             kept = await running.spawn(launch_of("/bin/sh", "-c", "exit 2"), tmp_path)
-            kept.gate.open()
+            start_alone(kept)
             await wait_keeper(kept.identity)
             with pytest.raises(asyncio.CancelledError):
                 await gone
@@ -400,13 +400,14 @@ def test_a_stopped_spawner_says_so_to_those_who_wait(tmp_path):
 
 
 UNKILLABLE = """
-import json, os, sys
+import json, os, socket, sys
 from rota.runners.keeper import keep; from rota.runners.keeper import listen_to_orders
 listen_to_orders()
 spec = json.loads(sys.argv[1])
 file = os.memfd_create("spec"); os.write(file, json.dumps(spec).encode())
-gate, held = os.pipe(); os.write(held, b"g")
-keep(gate, file)
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+socket.send_fds(ours, [b"r"], [file]); ours.close()
+keep(theirs)
 """
 
 
@@ -438,30 +439,103 @@ def test_what_cannot_be_killed_ends_the_run_as_unkillable_with_its_pids(tmp_path
 
 
 WATCHED = """
-import json, os, sys
+import json, os, signal, socket, sys
 from rota.runners.keeper import keep; from rota.runners.keeper import listen_to_orders
 os.fsync = lambda file: os.write(1, b"s")
 listen_to_orders()
 file = os.memfd_create("spec"); os.write(file, sys.argv[1].encode())
-gate, held = os.pipe(); os.write(held, b"g")
-keep(gate, file, spawner=os.getppid() if sys.argv[2] == "scheduler" else 0)
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if os.fork() == 0:
+    ours.close()
+    keep(theirs)
+theirs.close()
+socket.send_fds(ours, [b"r"], [file])
+if sys.argv[2] != "nobody":
+    os.write(2, ours.recv(4096))
+if sys.argv[2] == "scheduler":
+    ours.send(b"s")
+ours.close()
+os.wait()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="hands the orders over in a file in memory")
-@pytest.mark.parametrize(("records", "synced"), [("scheduler", b""), ("nobody", b"ss")])
-def test_an_outcome_is_synced_where_no_scheduler_is_left_to_store_it(records, synced, tmp_path):
-    """R-28: a scheduler commits the outcome at once; without one the file is all there is, also after a power cut."""
+@pytest.mark.parametrize(("records", "synced"), [("scheduler", b""), ("half a scheduler", b"ss"), ("nobody", b"ss")])
+def test_an_outcome_is_stored_and_synced_where_no_scheduler_is_left_to_store_it(records, synced, tmp_path):
+    """R-28: a scheduler commits the outcome at once; without one the file is all there is, also after a power cut.
+
+    A scheduler that dies after it has heard the outcome has not stored it.
+    """
     spec = {
         "argv": ["/bin/true"], "env": {}, "cwd": "/", "timeout": None, "term_grace": 1.0,
         "output": "none", "output_limit": 1000, "folder": str(tmp_path),
     }  # fmt: skip
 
     watched = subprocess.run(
-        [sys.executable, "-c", WATCHED, json.dumps(spec), records], stdout=subprocess.PIPE, check=True
+        [sys.executable, "-c", WATCHED, json.dumps(spec), records], capture_output=True, check=True
     )
 
-    assert (read(tmp_path)["exit_code"], watched.stdout) == (0, synced)
+    assert watched.stdout == synced
+    assert (tmp_path / "outcome.json").exists() == bool(synced)
+    told = [json.loads(line) for line in watched.stderr.splitlines()]
+    assert {one["exit_code"] for one in [*told, *([read(tmp_path)] if synced else [])]} == {0}
+
+
+def test_a_keeper_takes_run_after_run(tmp_path):
+    """R-28: one keeper, another folder and environment for each run, and nothing of one in the next."""
+
+    async def two():
+        async with spawner() as running:
+            seen = []
+            for number in (1, 2):
+                folder = tmp_path / str(number)
+                folder.mkdir()
+                script = f"echo $N $OTHER > {folder}/said; pwd; exit {number}"
+                env = {"N": str(number)} | ({"OTHER": "first"} if number == 1 else {})
+                spawned = await running.spawn(launch_of("/bin/sh", "-c", script, env=env, cwd=str(folder)), folder)
+                spawned.gate.open()
+                told = json.loads(await running.channel(spawned.identity).reply())
+                running.settle(spawned.identity)
+                seen.append((spawned.identity, told["exit_code"], (folder / "said").read_text().split()))
+            return seen
+
+    (first, one, said), (second, two_, said_then) = asyncio.run(two())
+
+    assert (first, one, two_) == (second, 1, 2)
+    assert (said, said_then) == (["1", "first"], ["2"])
+    assert [(tmp_path / str(number) / "output.0").read_text() for number in (1, 2)] == [
+        f"{tmp_path}/{number}\n" for number in (1, 2)
+    ]
+    assert not list(tmp_path.rglob("outcome.json"))
+
+
+@pytest.mark.parametrize("how", ["signalled", "killed", "spawner lost"])
+def test_a_keeper_that_cannot_be_trusted_gets_no_other_run(how, tmp_path):
+    async def again():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/true"), tmp_path)
+            spawned.gate.open()
+            channel = running.channel(spawned.identity)
+            await channel.reply()
+            if how == "signalled":
+                channel.reusable = False  # as `CommandRunner.stop` leaves it
+            if how == "spawner lost":
+                lost = identity(running.pid)
+                os.kill(lost.pid, signal.SIGKILL)
+                await wait_keeper(lost)
+                while channel.reusable:
+                    await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.01)
+            running.settle(spawned.identity)
+            if how == "killed":
+                os.kill(spawned.identity.pid, signal.SIGKILL)
+            await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
+            other = await running.spawn(launch_of("/bin/sh", "-c", "exit 4"), tmp_path)
+            other.gate.open()
+            assert json.loads(await running.channel(other.identity).reply())["exit_code"] == 4
+            return spawned.identity, other.identity
+
+    first, second = asyncio.run(again())
+    assert first != second
 
 
 def test_a_stop_meant_for_all_does_not_end_the_spawner_before_its_scheduler(tmp_path):
@@ -473,10 +547,10 @@ def test_a_stop_meant_for_all_does_not_end_the_spawner_before_its_scheduler(tmp_
             asked = await running.spawn(launch_of("/bin/true"), tmp_path)
             pid = running.pid
             os.kill(pid, signal.SIGTERM)
-            asked.gate.open()
+            start_alone(asked)
             await wait_keeper(asked.identity)
             again = await running.spawn(launch_of("/bin/true"), tmp_path)
-            again.gate.open()
+            start_alone(again)
             await wait_keeper(again.identity)
             assert running.pid == pid
 
@@ -506,7 +580,7 @@ def test_secrets_are_taken_out_of_the_output_r_27(tmp_path):
         async with spawner() as running:
             launch = launch_of("/bin/sh", "-c", script, env=env, secret=("TOKEN",))
             spawned = await running.spawn(launch, tmp_path)
-            spawned.gate.open()
+            start_alone(spawned)
             await wait_keeper(spawned.identity)
 
     asyncio.run(play())
@@ -549,7 +623,7 @@ def test_a_keeper_whose_folder_is_gone_leaves(tmp_path):
     async def remove():
         async with spawner() as running:
             spawned = await running.spawn(marker.script("ready(); rest()"), folder)
-            spawned.gate.open()
+            start_alone(spawned)
             await marker.ready()
             shutil.rmtree(folder)
             send_signal(spawned.identity, signal.SIGTERM)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -302,3 +304,12 @@ def test_commands_of_a_newer_rota_leave_the_database_of_an_older_scheduler_alone
     assert "needs an upgrade to" in status.stdout
     project.rota("stop")
     assert ended(server) == 0
+
+
+def test_a_scheduler_without_http_does_not_load_it():
+    """The half of its memory would be the server's."""
+    ask = "import sys, rota.serve.daemon; print([n for n in ('fastapi', 'pydantic', 'uvicorn') if n in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "[]\n"

@@ -111,7 +111,7 @@ EDITS = (
     (
         "retry_not_waited_for",
         "engine/transactions/finish.py",
-        "run_queries.relink_followers(db, failed.id, born.id)",
+        "run_queries.relink_followers(db, attempt.retry_of, born.id)",
         "pass",
     ),
     (

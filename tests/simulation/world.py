@@ -308,6 +308,9 @@ class Commands:
     def alive(self, identity: ProcessIdentity) -> bool:
         return any(tree.identity == identity and tree.keeper for tree in self._machine.trees.values())
 
+    def settle(self, identity: ProcessIdentity, *, stored: bool) -> None:
+        pass
+
     def outcome_left(self, run_id: str) -> bool:
         tree = self._machine.trees.get(run_id)
         return tree is not None and tree.outcome is not None

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from rota.model.agents import PLENTY, ProviderHold, provider_pool
+from rota.model.agents import PLENTY, AgentProblem, ProviderHold, provider_pool
 from rota.model.spec import Draw
 from rota.store.driver import Database, Store
 from rota.store.tables import queue
@@ -14,7 +14,7 @@ POOL = provider_pool("acme")
 
 
 def hold(provider: str = "acme", *, until: datetime | None = NOON + HOUR, stated: bool = True) -> ProviderHold:
-    return ProviderHold(provider, until, stated, 2, "used up", "run-1", NOON)
+    return ProviderHold(provider, until, stated, 2, "used up", "run-1", NOON, AgentProblem.QUOTA, NOON)
 
 
 def put(store: Store, *found: ProviderHold) -> None:

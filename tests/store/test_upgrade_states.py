@@ -15,10 +15,11 @@ import pytest
 from rota import faults
 from rota.model.records import ProcessIdentity
 from rota.model.states import Status
+from rota.rules.stats import HOUR
 from rota.store.migrate import HISTORY, digest, open_store
 from rota.store.queries import load_migrations
 from rota.store.sqlite.store import APPLICATION_ID
-from rota.store.tables import direct_calls, queue, runs
+from rota.store.tables import direct_calls, queue, runs, stats
 from tests.store.making import NOW
 from tests.waiting import LONGEST_WAIT
 
@@ -270,3 +271,16 @@ def test_a_kill_before_the_commit_leaves_the_old_database_and_one_after_it_the_n
     killed(older, "migrate.committed", 1)
     assert rows_of(older, "run_now").keys() == RUNS.keys()
     open_store(older, now=NOW).close()
+
+
+def test_what_ended_before_the_statistics_is_counted_later(older):
+    store = open_store(older, now=NOW)
+    assert store.read(stats.counted_from) == HOUR
+    assert not store.read(lambda db: stats.series(db, None, span=HOUR, since=0, until=1 << 50))
+    while store.write(stats.count_past):
+        pass
+    (tally,) = store.read(lambda db: stats.series(db, None, span=HOUR, since=0, until=1 << 50)).values()
+    ended = [run for run in RUNS.values() if run["status"] in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")]
+    assert tally["n"] == len(ended) + 1  # and one direct call
+    assert store.read(stats.counted_from) is None
+    store.close()

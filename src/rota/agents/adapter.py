@@ -40,6 +40,46 @@ def hidden_from(task: AgentTask) -> list[str]:
     return [path for path in paths if not any(f"{own}/".startswith(f"{path}/") for own in (task.folder, task.cwd))]
 
 
+GUARDED = re.compile(
+    r"danger|permission|sandbox|approv|yolo|bypass|allow|trust|config|setting|mcp|plugin|hook|extension|tool|dir|file"
+    r"|profile|polic|agent|resume|continue|session|fork|format|output|json|print|prompt|model|turn|budget|worktree"
+    r"|cwd|^cd$|help|version|enable|disable|remote|port|attach|share|command|skip|auto|unsafe|admin|feature|^set"
+)
+"""Options that rota sets itself, or that could widen the access of a run."""
+
+
+def option_words(args: Sequence[str]) -> list[str]:
+    """Return arguments with each option and its value as one word, so that no value is read as an option or a prompt.
+
+    >>> option_words(["--effort", "high", "--thinking"])
+    ['--effort=high', '--thinking']
+    """
+    words: list[str] = []
+    for word in args:
+        if word.startswith("--") or not words:
+            words.append(word)
+        else:
+            words[-1] = f"{words[-1]}={word}"
+    return words
+
+
+def refused_arguments(args: Sequence[str]) -> list[str]:
+    """Return a complaint about each argument that is no long option with at most one value, or that rota guards.
+
+    >>> refused_arguments(["--effort", "high"]), refused_arguments(["-c", "x"])
+    ([], ["'-c=x' is no long option"])
+    """
+    complaints = []
+    for word in option_words(args):
+        name, _, value = word.removeprefix("--").partition("=")
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        if not word.startswith("--") or not plain or value.startswith("-") or word.count("=") > 1 or "\n" in word:
+            complaints.append(f"{word!r} is no long option")
+        elif GUARDED.search(plain):
+            complaints.append(f"--{name} could widen the access, or is set by rota")
+    return complaints
+
+
 class Adapter(Struct, frozen=True):
     """One kind of agent: `invoke` and `read` for a process, `run` for a call in this process.
 
@@ -63,6 +103,10 @@ class Adapter(Struct, frozen=True):
     """Return the folder of the sessions that `read` uses."""
     login_problem: Callable[[str], str | None] | None = None
     """Return the login problem in the report of the probe; None: the provider needs no login."""
+    home: str = ""
+    """The variable that names the folder of logins and settings; empty: there is none."""
+    sign_in: str = ""
+    """The command with which a person logs in."""
     needs_model: bool = False
     beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = lambda _access, _tools: ()
     """Return the `allowed_tools` that exceed an access; such a job is refused at load."""
@@ -390,6 +434,8 @@ def _short(text: str) -> str:
 
 
 SERVER = "rota"
+PERMISSION = "permission"
+"""The tool that decides about a tool call of an agent with the access `ask`."""
 PATIENCE = 60
 """Seconds that the server may take to start: the limits of the programs are too short for a busy machine."""
 FORWARDED = ("ROTA_RUN_ID", "ROTA_RUN", "ROTA_JOB", "ROTA_PROJECT_DIR", "ROTA_SCHEDULER_DIR", "ROTA_STATE_DIR")

@@ -18,11 +18,18 @@ EVERYTHING = (
     *(*READING, *EDITING, "Bash", "Task", "Skill"),
     *("WebFetch", "WebSearch", "Monitor", "TaskStop", "ToolSearch"),
 )
-TOOLS = {agents.Access.READ: READING, agents.Access.WRITE: WRITING, agents.Access.FULL: EVERYTHING}
+TOOLS = {
+    agents.Access.READ: READING,
+    agents.Access.ASK: READING,
+    agents.Access.WRITE: WRITING,
+    agents.Access.FULL: EVERYTHING,
+}
 OWN_TIMETABLE = ("CronCreate", "CronDelete", "ScheduleWakeup")
 """Tools that schedule inside Claude Code, invisible to rota."""
 ENV = {"CLAUDE_CODE_MAX_RETRIES": "2", "DISABLE_AUTOUPDATER": "1"}
 """With its default of ten retries a bad key takes minutes."""
+PERSON_PATIENCE = "900000"
+"""Milliseconds in which a tool may answer: longer than a person has to permit a call."""
 SENT = (
     *("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
     *("usage.input_tokens", "usage.cache_read_input_tokens", "usage.cache_creation_input_tokens"),
@@ -38,8 +45,12 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
     argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
     argv += [] if task.trust_project else ["--setting-sources=user"]
-    argv += _permissions(task) + _denials(task) + _servers(task)
+    argv += [f"--add-dir={folder}" for folder in task.add_dirs] + _option(
+        "--append-system-prompt", task.system_prompt or None
+    )
+    argv += [*_permissions(task), *_denials(task), *_servers(task), *task.args]
     env = ENV | ({"MCP_TIMEOUT": str(adapter.PATIENCE * 1000)} if task.tools_server else {})
+    env |= {"MCP_TOOL_TIMEOUT": PERSON_PATIENCE} if task.access is agents.Access.ASK else {}
     return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
 
 
@@ -61,11 +72,20 @@ def _permissions(task: agents.AgentTask) -> list[str]:
     # An editing tool that is named may edit everywhere; `acceptEdits` lets it edit in the workspace alone.
     allowed = [tool for tool in tools if not (edits and tool in EDITING)]
     own = [f"mcp__{adapter.SERVER}"] if task.tools_server else []
+    if task.access is agents.Access.ASK:
+        return _asking(tools, own)
     argv = ["--permission-mode", "acceptEdits" if edits else "dontAsk", "--allowedTools", ",".join([*allowed, *own])]
     if task.allowed_tools or task.access is not agents.Access.FULL:
         # Without this, commands that only look would run although Bash is not among the tools.
         argv += ["--tools", ",".join(adapter.distinct(_plain(tool) for tool in tools if not tool.startswith("mcp__")))]
     return [*argv, "--disallowedTools", ",".join(OWN_TIMETABLE)]
+
+
+def _asking(tools: Sequence[str], own: Sequence[str]) -> list[str]:
+    """Return the options with which each tool call beyond `tools` needs the permission of a person."""
+    argv = ["--permission-mode", "default", "--permission-prompt-tool", f"mcp__{adapter.SERVER}__{adapter.PERMISSION}"]
+    argv += ["--allowedTools", ",".join([*tools, *own])]
+    return [*argv, "--tools", ",".join(EVERYTHING), "--disallowedTools", ",".join(OWN_TIMETABLE)]
 
 
 def _denials(task: agents.AgentTask) -> list[str]:
@@ -188,8 +208,21 @@ ADAPTER = adapter.Adapter(
     name="claude",
     provider="anthropic",
     executable="claude",
+    home="CLAUDE_CONFIG_DIR",
+    sign_in="claude auth login",
     capabilities=agents.Capabilities(
-        allowed_tools=True, max_turns=True, max_usd=True, resume=True, cost=True, tools_server=True, trust=True
+        access=frozenset(agents.Access),
+        args=True,
+        add_dirs=True,
+        system_prompt=True,
+        allowed_tools=True,
+        max_turns=True,
+        max_usd=True,
+        loop_guard=True,
+        resume=True,
+        cost=True,
+        tools_server=True,
+        trust=True,
     ),
     probe=agents.Probe(
         version=("claude", "--version"),

@@ -36,7 +36,7 @@ def invoke(task: AgentTask) -> AgentInvocation:
         folders = (task.cwd, *map(str, Path(task.cwd).parents))
         argv += ["-c", f"projects={_table({folder: {'trust_level': 'untrusted'} for folder in folders})}"]
     argv += _server(task)
-    argv += [f"--model={task.model}"] if task.model else []
+    argv += [f"--model={task.model}", *task.args] if task.model else task.args
     argv += ["resume", task.session_id] if task.session_id else []
     return AgentInvocation((*argv, "-"), stdin=task.prompt)
 
@@ -50,6 +50,7 @@ def _permissions(task: AgentTask) -> Iterator[str]:
         yield from ("-s", SANDBOXES[task.access])
         return
     access = {task.cwd: "write" if task.access is Access.WRITE else "read"}
+    access |= dict.fromkeys(task.add_dirs, "write" if task.access is Access.WRITE else "read")
     # Nothing below a denied folder can be read, so a run inside the state folder has only the rest denied.
     hidden = adapter.hidden_from(task) if f"{task.cwd}/".startswith(f"{task.state}/") else [task.state]
     rules = (("read", task.protected), ("deny", hidden))
@@ -238,7 +239,18 @@ ADAPTER = adapter.Adapter(
     name="codex",
     provider="openai",
     executable="codex",
-    capabilities=Capabilities(resume=True, tools_server=True, trust=True),
+    home="CODEX_HOME",
+    sign_in="codex login",
+    capabilities=Capabilities(
+        args=True,
+        add_dirs=True,
+        max_turns=True,
+        counts_turns=True,
+        loop_guard=True,
+        resume=True,
+        tools_server=True,
+        trust=True,
+    ),
     probe=Probe(
         version=("codex", "--version"),
         login=("codex", "login", "status"),

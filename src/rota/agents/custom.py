@@ -19,11 +19,21 @@ from rota.agents.adapter import (
     succeeded,
     unknown_options,
 )
-from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
+from rota.model.agents import (
+    KEPT_ALONE,
+    Access,
+    AgentInvocation,
+    AgentResult,
+    AgentTask,
+    Capabilities,
+    Probe,
+    ProcessEnd,
+)
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 ACCESS = "{access}"
+LEVELS = tuple(level for level in Access if level in KEPT_ALONE)
 PLACES = (
     *("prompt", "model", "session", "max_turns", "max_usd", "allowed_tools", "mcp_config"),
     *("folder", "cwd", "run_id", "job", "access"),
@@ -104,8 +114,8 @@ def _access_options(options: Mapping[str, Any]) -> Iterator[str]:
         yield "access: needs the arguments of each level"
         return
     for level, words in levels.items():
-        if level not in tuple(Access):
-            yield f"access: {level} is not one of {', '.join(Access)}"
+        if level not in LEVELS:
+            yield f"access: {level} is not one of {', '.join(LEVELS)}"
         if words and not _is_words(words):
             yield f"access: {level} needs a list of texts"
     if not placed:

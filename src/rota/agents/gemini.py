@@ -25,6 +25,7 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--resume={task.session_id}"] if task.session_id else []
+    argv += [*(f"--include-directories={folder}" for folder in task.add_dirs), *task.args]
     policy = _policy(task)
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
     # `--skip-trust` has no effect on the settings of the folder: this variable decides whether they are read.
@@ -137,7 +138,9 @@ ADAPTER = adapter.Adapter(
     name="gemini",
     provider="google",
     executable="gemini",
-    capabilities=agents.Capabilities(resume=True, trust=True),
+    home="GEMINI_CLI_HOME",
+    sign_in="gemini",
+    capabilities=agents.Capabilities(args=True, add_dirs=True, loop_guard=True, resume=True, trust=True),
     probe=agents.Probe(
         version=("gemini", "--version"),
         login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),

@@ -25,6 +25,7 @@ def invoke(task: AgentTask) -> AgentInvocation:
     argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--session={task.session_id}"] if task.session_id else []
+    argv += task.args
     rules = {"permission": {**PERMISSIONS[task.access], **_denials(task)}}
     config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
     if task.tools_server:
@@ -131,7 +132,19 @@ ADAPTER = adapter.Adapter(
     name="opencode",
     provider="",
     executable="opencode",
-    capabilities=Capabilities(resume=True, cost=True, tools_server=True, trust=True),
+    home="XDG_DATA_HOME",
+    sign_in="opencode auth login",
+    capabilities=Capabilities(
+        args=True,
+        max_turns=True,
+        max_usd=True,
+        counts_turns=True,
+        loop_guard=True,
+        resume=True,
+        cost=True,
+        tools_server=True,
+        trust=True,
+    ),
     probe=Probe(
         version=("opencode", "--version"),
         headless=("opencode", "run", "--help"),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.agents import claude, codex, custom, gemini, ollama, opencode
 from rota.agents.adapter import Adapter, last_words, unknown_options
-from rota.model.agents import Access, Capabilities
+from rota.model.agents import KEPT_ALONE, Access, Capabilities
 from rota.model.errors import UnknownAdapter, nearest
 
 NAME = "python"
@@ -21,7 +21,7 @@ def python_adapter(options: Mapping[str, Any]) -> Adapter:
     """Return the adapter of a function with these capabilities."""
     capabilities = set(options.get("capabilities") or ())
     # Nothing restricts a function that ignores `task.access`, so only full access is honest.
-    access = frozenset(Access) if "access" in capabilities else frozenset({Access.FULL})
+    access = KEPT_ALONE if "access" in capabilities else frozenset({Access.FULL})
     limits = {name: name in capabilities for name in CAPABILITIES if name != "access"}
     return Adapter(
         name=NAME,

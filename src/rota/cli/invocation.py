@@ -366,16 +366,18 @@ READS = frozenset(
             "check",
             "completion",
             "deliveries",
+            "digest",
             "doctor",
             "explain",
             "export",
         ),
         *("groups", "groups show", "help", "history", "import", "list", "logs", "mcp", "next", "queue", "schema"),
-        *("show", "simulate", "status", "usage", "verify", "workers"),
+        *("questions", "questions show", "grants"),
+        *("show", "simulate", "stats", "status", "usage", "verify", "workers"),
     }
 )
 """Commands that agents may use: they change nothing, or have their own limits (`mcp`)."""
-ACTS = {"approve": ("job",), "ack": ("what", "everything"), "simulate": ("svg",)}
+ACTS = {"approve": ("job",), "ack": ("what", "everything"), "simulate": ("svg",), "mcp": ("plugin",)}
 """Params with which a command that agents may type changes something, or writes a file: then it is an act."""
 STARTS = frozenset({"run", "trigger"})
 BEYOND = ("force", "next_slot", "file")
@@ -415,18 +417,19 @@ def maker_here(invocation: "Invocation") -> "Author":
 def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
     """Refuse a command that an agent's run may not use, and any command of an unknown run."""
     path = command_path(ctx)
-    if path in STATELESS or (path == "mcp" and (invocation.as_json or ctx.params.get("listing"))):
+    acts = next((name for name in ACTS.get(path, ()) if ctx.params.get(name)), None)
+    only_lists = path == "mcp" and acts is None and (invocation.as_json or ctx.params.get("listing"))
+    if path in STATELESS or only_lists:
         return
     maker = invocation.maker()
     if maker.unknown is not None:
         raise RunUnknown(maker.unknown, f"`rota {path}`", invocation.source_folder())
     if not maker.is_agent:
         return
-    if path == "mcp":
+    if path == "mcp" and acts is None:
         from rota.operations.tools.context import refuse_toolless
 
         refuse_toolless(maker)
-    acts = next((name for name in ACTS.get(path, ()) if ctx.params.get(name)), None)
     beyond = next((name for name in BEYOND if ctx.params.get(name)), None) if path in STARTS else None
     if (path in READS and acts is None) or (path in STARTS and beyond is None):
         return

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 ALIASES = {"budget": "budgets"}
 """Other names of commands."""
 MODULES = {
+    "demo": "serve",
     "worker": "serve",
     "open": "serve",
     "stop": "serve",
     "completion": "init",
     "apply": "check",
     "add": "edit_file",
-    "import": "edit_file",
+    "import": "transfer",
+    "takeover": "transfer",
     "export": "check",
     "schema": "check",
     "list": "jobs",
@@ -50,6 +52,8 @@ MODULES = {
     "migrate": "backup",
     "budgets": "usage",
     "remove": "approve",
+    "answer": "questions",
+    "grants": "questions",
     "token": "serve",
     "trust": "init",
     "help": "rota.cli.main",

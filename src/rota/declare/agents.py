@@ -1,14 +1,14 @@
 """Agents, prompts and work sources in a file."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.agents.adapter import Adapter
+from rota.agents.adapter import Adapter, refused_arguments
 from rota.agents.custom import NAME as CUSTOM
 from rota.agents.registry import CAPABILITIES, adapter, complaints, names
 from rota.agents.registry import NAME as PYTHON
@@ -24,6 +24,7 @@ from rota.declare.problems import (
     choice,
     matching,
     not_among,
+    read_argument,
     read_items,
     read_text,
     shown,
@@ -31,12 +32,11 @@ from rota.declare.problems import (
     wrong_type,
 )
 from rota.declare.readers import (
-    one_of,
-    read_command,
     read_env_value,
     read_headers,
     read_keys,
     read_params,
+    read_step,
     read_url,
 )
 from rota.declare.registry import RegisteredAgent
@@ -44,10 +44,12 @@ from rota.model.agents import PLENTY, Access, provider_pool
 from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import (
     AfterStep,
+    AgentChoice,
     AgentWork,
     Carry,
     Draw,
     EnvValue,
+    OnQuota,
     SessionMode,
     SourceKind,
     StepFolder,
@@ -155,9 +157,11 @@ ENFORCED = ("model", *LIMITS)
 """Limits that a program may be unable to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """The agents of the providers that older files name."""
-_GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *ENFORCED)
+EXTRAS = ("args", "system_prompt", "add_dirs")
+"""Options that a program may not have."""
+_GIVEN = (*EXTRAS, "access", "session", "on_quota", "workspace", "rota_tools", "trust_project", "loop_guard", *ENFORCED)
 """Keys that a job inherits from its agent."""
-OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
+OF_A_PROCESS = ("env", "env_pass", "env_file", "idle_timeout", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
 """Keys that an agent without a process, or without a folder, has no use for."""
 OF_ITS_AGENT = ("agent", "provider")
@@ -165,6 +169,38 @@ OF_ITS_AGENT = ("agent", "provider")
 OTHER_WORK = ("command", "shell", "run")
 USUAL_SCHEDULES = {"cron": "0 0 * * *", "interval": "1h"}
 RESERVED = {"webhook": "webhooks", "chat": "chats"}
+
+
+class LoginAccount(Struct, frozen=True):
+    """A login of an agent's program: its name, and its folder if that is not the default one."""
+
+    name: str
+    dir: str = ""
+
+
+def read_account(value: Any) -> LoginAccount:
+    """Return the account of an agent: its name, or {name, dir}."""
+    if isinstance(value, str):
+        return LoginAccount(_account_name(value))
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "an account", hint=ACCOUNT_HINT)
+    readers = {"name": _account_name, "dir": _account_dir}
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint=ACCOUNT_HINT, known="an account has a name and a dir")
+        if "name" not in value and not problems.mistyped:
+            raise BadValue("has no name", code="missing_value", hint=ACCOUNT_HINT)
+    return LoginAccount(**found)
+
+
+def _account_dir(value: Any) -> str:
+    text = read_text(value)
+    if not text.startswith(("/", "~/")):
+        raise BadValue(f"{shown(text)} is not a whole path", hint="begin it with / or ~/")
+    return text
+
+
+ACCOUNT_HINT = "write `account: work`, or {name: work, dir: ~/logins/work}"
+_account_name = matching(JOB_NAME, "the name of an account", hint="use 1 to 200 letters, digits and . _ -")
 
 
 class Agent(Struct, frozen=True):
@@ -194,7 +230,9 @@ def pool_of(agent: str) -> str:
 
 def own_pools(work: AgentWork) -> dict[str, int]:
     """Return the pools that an agent job has without being declared: that of its agent, and that of its provider."""
-    return {pool_of(work.agent): work.max_concurrent, provider_pool(work.provider): PLENTY}
+    each: tuple[AgentWork | AgentChoice, ...] = work.choices or (work,)
+    found = {pool_of(one.agent): one.max_concurrent for one in each}
+    return found | {provider_pool(one.provider): PLENTY for one in each}
 
 
 def read_agent(name: str, keys: Keys) -> Agent:
@@ -249,12 +287,21 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
         with problems.below():
             if "access" in keys:
                 _refuse_access(kind, keys["access"], options)
-        for limit in ENFORCED:
+        counted = ("loop_guard",) if keys.get("loop_guard") is not None else ()
+        for limit in (*ENFORCED, *counted):
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot enforce it"
                 problems.add(Problem(message, "no_effect", at=(limit,), hint=_remedy(kind, limit)))
+        for key in EXTRAS:
+            if keys.get(key) and not getattr(adapter(kind, options).capabilities, key):
+                hint = "write them into its `argv`" if kind == CUSTOM else "remove this line"
+                problems.add(Problem(f"{_named(kind)} has no such option", "no_effect", at=(key,), hint=hint))
+        for complaint in refused_arguments(keys.get("args", ())):
+            hint = "write long options: [--name, value]; rota has keys for access, tools, model and limits"
+            problems.add(Problem(complaint, "conflict", at=("args",), hint=hint))
         with problems.below():
             _refuse_session(kind, keys, options)
+            _refuse_continuation(kind, keys, options)
         for key, (able, message, hint) in _NEEDED.items():
             if keys.get(key) and not able(adapter(kind, options)):
                 text = message.format(kind=kind, named=_named(kind))
@@ -274,13 +321,18 @@ _NEEDED: Mapping[str, tuple[Callable[[Adapter], bool], str, str]] = {
         "{named} cannot be given tools",
         "remove this line, or use another agent: claude, codex, opencode, or custom with {mcp_config}",
     ),
+    "account": (
+        lambda program: bool(program.home),
+        "{named} has no login folder that can be chosen",
+        "remove this line, and give its key in `env`",
+    ),
     "trust_project": (
         lambda program: program.capabilities.trust,
         "{named} has no setting for trusted folders",
         "remove this line: this agent has no such setting",
     ),
 }
-"""What a program must be able to do for a key to have an effect, and the problem if it cannot."""
+"""The ability that a program needs for a key to have an effect, and the problem without it."""
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
@@ -302,6 +354,19 @@ def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
         message = f"a session belongs to its folder, and with `workspace: {workspace}` each run has its own folder"
         hint = "remove one of them; `carry: last_summary` passes on the last summary"
         raise BadValue(message, code="conflict", hint=hint, at=("session",))
+
+
+def _refuse_continuation(kind: str, keys: Keys, options: Keys) -> None:
+    """Refuse to continue after a rate limit where the program cannot, or another agent or item could come instead."""
+    if keys.get("on_quota") is not OnQuota.CONTINUE:
+        return
+    at = ("on_quota",)
+    if not adapter(kind, options).capabilities.resume:
+        hint = "remove this line; `retry` starts the task again"
+        raise BadValue(f"{_named(kind)} cannot continue a session", code="no_effect", hint=hint, at=at)
+    if keys.get("work_source") is not None:
+        message = "the item of a refused run goes back to its source, so that the session would get another one"
+        raise BadValue(message, code="conflict", hint="remove this line", at=at)
 
 
 def _named(kind: str) -> str:
@@ -351,13 +416,20 @@ def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
     with ProblemList() as problems:
         with problems.below():
             _refuse_unkept(agent.adapter, {**keys, "access": access}, agent.options)
+        if Carry.POSTCONDITION in keys.get("carry", ()) and keys.get("postcondition") is None:
+            hint = "add `postcondition:`, or remove it"
+            message = "`postcondition` has no effect without a postcondition"
+            raise BadValue(message, code="no_effect", hint=hint, at=("carry",))
         if kind.needs_model and not keys.get("model"):
             raise BadValue(f"{kind.name} needs a model", code="missing_value", hint="add `model:`")
-    default_turns = MAX_TURNS if kind.capabilities.max_turns else None
+    account: LoginAccount | None = agent.keys.get("account")
+    default_turns = MAX_TURNS if kind.capabilities.max_turns and not kind.capabilities.counts_turns else None
     return AgentWork(
         agent=agent.name,
         adapter=agent.adapter,
         provider=_provider(agent, keys.get("model")),
+        account=account.name if account else "",
+        account_dir=account.dir if account else "",
         prompt=keys.get("prompt") or keys.get("task") or "",
         access=access,
         max_turns=keys.get("max_turns", default_turns),
@@ -369,6 +441,61 @@ def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
     )
 
 
+def choices_of(
+    own: Keys, keys: Keys, agents: Agents, *, named: Sequence[str], draws: tuple[Draw, ...]
+) -> tuple[AgentChoice, ...]:
+    """Return the agents and models that may do the work of a job, none for a single one.
+
+    Each of them must be able to keep every limit of the job. `keys` are those of its first agent.
+    """
+    if "model" in own and len(named) > 1:
+        hint = "give each agent its model in `agents:`"
+        raise BadValue("no model fits several agents", code="conflict", hint=hint, at=("model",))
+    found: list[AgentChoice] = []
+    with ProblemList() as problems:
+        for index, name in enumerate(named):
+            with problems.below(*(("agent", index) if len(named) > 1 else ())):
+                found += _choices_of(name, own, keys, agents)
+    if len(found) < 2:
+        return ()
+    if keys.get("on_quota") is OnQuota.CONTINUE:
+        hint = "remove this line: the next agent of the list takes over"
+        raise BadValue("a session continues with its own agent alone", code="conflict", hint=hint, at=("on_quota",))
+    if len({one.title for one in found}) < len(found):
+        raise BadValue("names an agent or a model twice", code="conflict", hint="remove one", at=("agent",))
+    found = [_apart(one) if _shares_provider(one, found) else one for one in found]
+    return tuple(replace(one, pools=draws_of(one, draws)) for one in found)
+
+
+def _shares_provider(one: AgentChoice, found: Sequence[AgentChoice]) -> bool:
+    return any(other.agent == one.agent and other.provider == one.provider for other in found if other is not one)
+
+
+def _apart(one: AgentChoice) -> AgentChoice:
+    """Return a choice with a provider of its model alone: a refusal of one model must not hold the others."""
+    model = re.sub(r"[^A-Za-z0-9._-]+", "-", one.model or "default")
+    return replace(one, provider=f"{one.provider}:{model}")
+
+
+def _choices_of(name: str, own: Keys, keys: Keys, agents: Agents) -> list[AgentChoice]:
+    """Return one agent of a list, once for each of its models."""
+    agent = _agent({"agent": name}, agents)
+    if agent is None:
+        return []
+    models = own.get("model") or agent.keys.get("model")
+    apart = ("agent", "provider", "model", "args", "system_prompt")
+    found, rest = [], {key: value for key, value in keys.items() if key not in apart}
+    rest |= {key: (own if key in own else agent.keys)[key] for key in apart[3:] if key in own or key in agent.keys}
+    for model in models if isinstance(models, tuple) else (models,):
+        own_model = {"model": model} if model else {}
+        values = own_model | {key: rest[key] for key in apart[3:] if key in rest}
+        one = work_of({**rest, "agent": name, **own_model}, agents, values=values)
+        if one is not None:
+            fields = (field for field in AgentChoice.__struct_fields__ if field != "pools")
+            found.append(AgentChoice(**{field: getattr(one, field) for field in fields}))
+    return found
+
+
 def _provider(agent: Agent, model: str | None) -> str:
     """Return the provider, whose limits hold all its runs; the agent itself where it is custom and names none."""
     own = _is_own(agent.adapter, agent.options)
@@ -376,7 +503,8 @@ def _provider(agent: Agent, model: str | None) -> str:
     if not JOB_NAME.fullmatch(found):
         hint = "use letters, digits and . _ -"
         raise BadValue(f"{shown(found)} cannot be a provider's name", code="invalid_value", hint=hint, at=("model",))
-    return found
+    account: LoginAccount | None = agent.keys.get("account")
+    return f"{found}/{account.name}" if account else found
 
 
 def _is_own(kind: str, options: Mapping[str, Any]) -> bool:
@@ -385,8 +513,13 @@ def _is_own(kind: str, options: Mapping[str, Any]) -> bool:
 
 def in_a_project(work: AgentWork, project: str) -> AgentWork:
     """Return the agent of an included project: two of one name are two, and so are providers that they stand for."""
+    choices = tuple(replace(one, **_names_in(one, project)) for one in work.choices)
+    return replace(work, **_names_in(work, project), choices=choices)
+
+
+def _names_in(work: AgentWork | AgentChoice, project: str) -> dict[str, str]:
     own = f"{project}/{work.agent}"
-    return replace(work, agent=own, provider=own if _is_own(work.adapter, work.options) else work.provider)
+    return {"agent": own, "provider": own if _is_own(work.adapter, work.options) else work.provider}
 
 
 def without_effect(work: AgentWork, own: Keys) -> list[Problem]:
@@ -401,6 +534,14 @@ def without_effect(work: AgentWork, own: Keys) -> list[Problem]:
         for key in keys
         if key in own
     ]
+
+
+def one_of_each(keys: Keys) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return keys with the first of several agents and models, and the names of the agents."""
+    named = keys.get("agent")
+    named = named if isinstance(named, tuple) else () if named is None else (named,)
+    firsts = {key: keys[key][0] for key in ("agent", "model") if isinstance(keys.get(key), tuple)}
+    return {**keys, **firsts}, named
 
 
 def agent_limit(keys: Keys, agents: Agents) -> float | None:
@@ -430,10 +571,11 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
     raise BadValue(f"there is no agent {shown(named)}", code="unknown_agent", hint=hint, at=at)
 
 
-def draws_of(work: AgentWork, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
+def draws_of(work: AgentWork | AgentChoice, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
     """Return what a run draws: its own pools, that of all agents, and those of its agent and provider."""
     mine = {draw.pool for draw in draws}
-    further = [Draw(pool) for pool in (AGENTS_POOL, *own_pools(work)) if pool not in mine]
+    own = (AGENTS_POOL, pool_of(work.agent), provider_pool(work.provider))
+    further = [Draw(pool) for pool in own if pool not in mine]
     return tuple(sorted((*draws, *further), key=lambda draw: draw.pool))
 
 
@@ -481,6 +623,16 @@ def _refuse_type(kind: Any, keys: Keys) -> None:
 AFTER_HINT = "write {command: [gh, pr, create, --fill]}, or {shell: …}"
 
 
+def read_agents(value: Any) -> str | tuple[str, ...]:
+    """Return the agent of a job, or several in the order of preference."""
+    return tuple(read_items(value, read_text)) if isinstance(value, list) and value else read_text(value)
+
+
+def read_models(value: Any) -> str | tuple[str, ...]:
+    """Return a model, or several in the order of preference."""
+    return tuple(read_items(value, read_argument)) if isinstance(value, list) and value else read_argument(value)
+
+
 def read_carry(value: Any) -> tuple[Carry, ...]:
     """Return what is carried over: one word, or a list of them."""
     reader = choice(Carry)
@@ -491,15 +643,7 @@ def read_carry(value: Any) -> tuple[Carry, ...]:
 
 def read_after(value: Any) -> AfterStep:
     """Return the step after an agent: {command: […]} or {shell: …}, with an optional cwd."""
-    if not isinstance(value, dict):
-        raise wrong_type(value, "a step", hint=GROUPS if isinstance(value, str | list) else AFTER_HINT)
-    readers = {"command": read_command, "shell": read_text, "cwd": choice(StepFolder)}
-    with ProblemList() as problems:
-        found = read_keys(
-            value, readers, problems=problems, hint=AFTER_HINT, known=f"`after` has the keys {', '.join(readers)}"
-        )
-        if not one_of(("command", "shell"), value, problems=problems):
-            raise BadValue("needs either `command` or `shell`", code="conflict", hint=AFTER_HINT)
+    found = read_step(value, {"cwd": choice(StepFolder)}, key="after", hint=AFTER_HINT, mistyped=GROUPS)
     return AfterStep(**found)
 
 

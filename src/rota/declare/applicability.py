@@ -139,12 +139,15 @@ _NEEDED_BY = (
     ("queue_depth", (_QUEUE,)),
     ("shell_with", (_SHELL,)),
     ("python isolate", (_FUNCTION,)),
-    ("env env_pass env_file cwd term_grace on_restart", (_PROCESS,)),
+    ("env env_pass env_file cwd idle_timeout term_grace on_restart", (_PROCESS,)),
     ("when_false", (_CONDITIONS,)),
     ("recheck", (_CONDITIONS, _WAIT)),
     ("estimate", (_BUDGET,)),
-    ("agent provider model access max_turns max_usd allowed_tools session carry workspace", (_AGENT,)),
-    ("rota_tools trust_project placeholders work_source after", (_AGENT,)),
+    (
+        "agent provider model access max_turns max_usd loop_guard allowed_tools answered_by session carry workspace",
+        (_AGENT,),
+    ),
+    ("rota_tools trust_project placeholders work_source deliver after", (_AGENT,)),
 )
 NEEDS = {key: needs for keys, needs in _NEEDED_BY for key in keys.split()}
 """What the keys need that affect only some jobs."""

@@ -14,8 +14,9 @@ from msgspec.structs import fields, replace
 from rota.declare.agents import AGENTS_POOL, own_pools, write_work_source
 from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
 from rota.declare.calendar import IGNORE, means_something, written_quiet
+from rota.declare.chats import write_deliver
 from rota.declare.keys import FIELDS, GROUP, JOB, misfit
-from rota.declare.notifications import write_notify, write_target
+from rota.declare.notifications import write_notify, write_ping, write_target
 from rota.declare.problems import REBOOT
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
 from rota.model.budgets import MILLION, Account, Exceeded, Price, Unit
@@ -24,21 +25,26 @@ from rota.model.errors import FileProblems, InvalidValue, NameTaken
 from rota.model.notifications import Target
 from rota.model.spec import (
     AfterStep,
+    AgentChoice,
     AgentWork,
     Condition,
+    Deliver,
     Draw,
     Gates,
     Isolate,
     Jitter,
     JobSpec,
     Kind,
+    Limits,
     Member,
     Mode,
     OverlapPolicy,
+    Postcondition,
     QuietHours,
     RepeatedFailure,
     Retention,
     Retry,
+    Sandbox,
     Schedule,
     Spend,
     WhenFalse,
@@ -256,12 +262,29 @@ def _poll_lines(spec: JobSpec) -> list[str]:
 def _agents(specs: Sequence[JobSpec]) -> Keys:
     """Return the agents that the jobs name; what a job limits is written with the job."""
     found: Keys = {}
-    for agent in (spec.work.agent for spec in specs if spec.work.agent is not None):
+    works = [spec.work.agent for spec in specs if spec.work.agent is not None]
+    each: list[AgentWork | AgentChoice] = [one for work in works for one in (work.choices or (work,))]
+    for agent in each:
         options = dict(agent.options)
         keys: Keys = {"adapter": {"run": agent.function, **options} if agent.function else agent.adapter}
         keys |= {"max_concurrent": agent.max_concurrent} if agent.max_concurrent != 1 else {}
+        if agent.account:
+            keys["account"] = {"name": agent.account, "dir": agent.account_dir} if agent.account_dir else agent.account
+        if isinstance(agent, AgentChoice):
+            keys |= {"args": list(agent.args)} if agent.args else {}
+            keys |= {"system_prompt": agent.system_prompt} if agent.system_prompt else {}
+        keys |= {"model": found[agent.agent]["model"]} if "model" in found.get(agent.agent, {}) else {}
         found[agent.agent] = keys | ({"options": options} if options and not agent.function else {})
+    for work in works:
+        for name in _listed(work) if len(_listed(work)) > 1 else ():
+            models = [one.model for one in work.choices if one.agent == name and one.model]
+            found[name] |= {"model": models if len(models) > 1 else models[0]} if models else {}
     return found
+
+
+def _listed(work: AgentWork) -> list[str]:
+    """Return the agents that may do the work of a job, the preferred first."""
+    return list(dict.fromkeys(one.agent for one in work.choices))
 
 
 def _poll(spec: JobSpec) -> Keys:
@@ -288,7 +311,7 @@ def export_keys(spec: JobSpec, top: Top) -> Keys:
     if spec.overlap.policy is not OverlapPolicy.FORBID:
         keys["overlap"] = str(spec.overlap.policy)
     keys |= _retention(spec.retention, top.retention)
-    return keys | ({"notify": write_notify(spec.notify, spec.notify_own)} if spec.notifies else {})
+    return keys | ({"notify": write_notify(spec.notify, spec.notify_own)} if spec.notify or spec.notify_own else {})
 
 
 def _shape(spec: JobSpec, word: str) -> JobShape:
@@ -317,12 +340,14 @@ def _fields(spec: JobSpec, shape: JobShape) -> Keys:
     for key in table.keys:
         field = FIELDS.get(key, "")
         in_agent = field.startswith("work.agent.")
+        if key in ("model", "args", "system_prompt") and spec.work.agent is not None and spec.work.agent.choices:
+            continue
         if not field or key in _APART or misfit(key, shape) or (in_agent and spec.work.agent is None):
             continue
         value = attrgetter(field)(spec)
         if value != attrgetter(field)(usual):
             found[key] = _written(value)
-    return found | ({"timeout": "never"} if found.get("timeout", 0) is None else {})
+    return found | {key: "never" for key in ("timeout", "loop_guard") if found.get(key, 0) is None}
 
 
 def _written(value: Any) -> Any:
@@ -390,7 +415,12 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     file, task = agent.prompt_file, agent.prompt
     asked = {"prompt_file": _place(file, top.folder)} if file else {"prompt": task if task.strip() else DEFAULT_PROMPT}
     keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
-    keys |= {"max_turns": agent.max_turns} if agent.max_turns is not None else {}
+    if len(_listed(agent)) > 1:
+        keys["agent"] = _listed(agent)
+    elif agent.choices:
+        keys["model"] = [one.model for one in agent.choices]
+    same = all(one.max_turns == agent.max_turns for one in agent.choices)
+    keys |= {"max_turns": agent.max_turns} if agent.max_turns is not None and same else {}
     if agent.source is not None:
         keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
     return keys
@@ -492,6 +522,26 @@ def _differing(value: Any, usual: Any, names: Sequence[str]) -> Keys:
     return {name: str(one) if isinstance(one, str) else one for name, one in found.items()}
 
 
+def _postcondition(check: Postcondition) -> Keys:
+    step: Keys = {"command": list(check.command)} if check.command else {"shell": check.shell}
+    return step if check.timeout == Postcondition().timeout else {**step, "timeout": write_duration(check.timeout)}
+
+
+def _limits(limits: Limits) -> Keys:
+    return {name: value for name in ("memory", "cpus", "processes") if (value := getattr(limits, name)) is not None}
+
+
+def _sandbox(sandbox: Sandbox) -> Any:
+    keys: Keys = {"container": sandbox.image} if sandbox.image else {"bubblewrap": True}
+    keys |= _differing(sandbox, Sandbox(), ("runtime", "user"))
+    if sandbox.hosts or not sandbox.network:
+        keys["network"] = list(sandbox.hosts) or "off"
+    if sandbox.write:
+        keys["write"] = list(sandbox.write)
+    keys |= _limits(sandbox.limits) if sandbox.limits is not None else {}
+    return "bubblewrap" if keys == {"bubblewrap": True} else keys
+
+
 _WRITERS: Mapping[type, Callable[[Any], Any]] = {
     timedelta: write_duration,
     datetime: iso,
@@ -499,6 +549,11 @@ _WRITERS: Mapping[type, Callable[[Any], Any]] = {
     Condition: _condition,
     RepeatedFailure: _repeated,
     AfterStep: _after,
+    Postcondition: _postcondition,
+    Sandbox: _sandbox,
+    Limits: _limits,
+    Deliver: write_deliver,
+    Target: write_ping,
 }
 
 _LINE = re.compile("[^\n\r\x85\u2028\u2029]*(?:\r\n|[\n\r\x85\u2028\u2029]|$)")

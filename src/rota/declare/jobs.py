@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from rota.declare.agents import (
     Agent,
     agent_limit,
+    choices_of,
     draws_of,
+    one_of_each,
     over_agent,
     refuse_source_elsewhere,
     without_effect,
@@ -22,7 +24,7 @@ from rota.declare.calendar import KEY as EXCEPT
 from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_except
 from rota.declare.keys import GROUP, misfit, values_of
 from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
-from rota.declare.notifications import WrittenNotify, wrong_targets
+from rota.declare.notifications import WrittenNotify, wrong_receivers, wrong_targets
 from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
 from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
 from rota.declare.readers import one_interval
@@ -33,6 +35,7 @@ from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import (
     Anchor,
     ByMode,
+    Deliver,
     EnvValue,
     Gates,
     Isolate,
@@ -42,6 +45,7 @@ from rota.model.spec import (
     Misfire,
     Mode,
     Overlap,
+    Postcondition,
     QuietHours,
     Retention,
     Retry,
@@ -112,7 +116,12 @@ def draw_problems(keys: Keys, capacities: Mapping[str, int] | None) -> list[Prob
 
 def target_problems(keys: Keys, targets: Collection[str] | None) -> list[Problem]:
     """Return the targets that a job, a group or the defaults name and that are not there."""
-    return [] if targets is None else below("notify", wrong_targets(keys.get("notify"), targets))
+    if targets is None:
+        return []
+    written: Deliver | None = keys.get("deliver")
+    return below("notify", wrong_targets(keys.get("notify"), targets)) + below(
+        "deliver", wrong_receivers(written, targets)
+    )
 
 
 def unheard(own: Keys, keys: Keys) -> list[Problem]:
@@ -156,6 +165,8 @@ def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
     after = keys.get("after") if work.kind is Kind.AGENT else None
     if after is not None:
         texts += [(("after", "command", index), word) for index, word in enumerate(after.command)]
+    check = work.postcondition or Postcondition()
+    texts += [(("postcondition", "command", index), word) for index, word in enumerate(check.command)]
     for index, condition in enumerate(spec.gates.conditions):
         texts += [(("conditions", index), word) for word in condition.command]
     problems = [one for path, text in texts for one in _unfilled(path, text, work)]
@@ -163,6 +174,7 @@ def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
     for key in ("prompt", "task") if keys.get("placeholders", True) else ():
         problems += _unfilled((key,), keys.get(key, ""), work, prompt=places)
     shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
+    shells.append((("postcondition", "shell"), check.shell))
     return problems + [one for path, text in shells for one in _shell_problems(path, text)]
 
 
@@ -325,20 +337,42 @@ def build_job(name: str, own: Keys, project: JobDefaults) -> tuple[JobSpec | Non
     problems += misfits(own, shape)
     problems += draw_problems(own, project.pools) + target_problems(own, project.targets)
     keys = merged(own, project.defaults, shape)
+    named: tuple[str, ...] = ()
     if shape.work is Kind.AGENT:
-        keys = over_agent(own, keys, project.agents)
+        keys, named = one_of_each(keys)
+        keys, _ = one_of_each(over_agent(own, keys, project.agents))
     limited = shape.work is Kind.AGENT and agent_limit(keys, project.agents) is not None
     problems += spend_problems(own, keys, project.budgets, limited=limited)
     problems += resolve_times(keys, project) + unheard(own, keys)
     spec = spec_of(name, keys, project=project, shape=shape)
     if shape.work is Kind.AGENT:
-        spec, wrong = _with_agent(spec, keys, project)
+        spec, wrong = _with_agent(spec, keys, project, own=own, named=named)
         problems += wrong + (without_effect(spec.work.agent, own) if spec.work.agent is not None else [])
-    problems += placeholder_problems(spec, keys)
+    problems += placeholder_problems(spec, keys) + sandbox_problems(spec.work)
     return (None, problems) if problems else (spec, [])
 
 
-def _with_agent(spec: JobSpec, keys: Keys, project: JobDefaults) -> tuple[JobSpec, list[Problem]]:
+def sandbox_problems(work: Work) -> list[Problem]:
+    """Return why a sandbox or limits, also those of `defaults`, cannot enclose this work."""
+    inside = "the work runs inside the scheduler, which has no sandbox and no limits"
+    found: list[tuple[str, str, str]] = []
+    if work.in_process and (work.sandbox is not None or work.limits is not None):
+        key = "sandbox" if work.sandbox is not None else "limits"
+        found.append((key, inside, "use a command, or `isolate: process` for a function; or write `sandbox: none`"))
+    if work.sandbox is not None and work.sandbox.image:
+        if work.kind is Kind.FUNCTION:
+            found.append(("sandbox", "a function needs the Python of this machine", "write `sandbox: bubblewrap`"))
+        if work.limits is not None and work.sandbox.limits is not None:
+            found.append(("limits", "the container has limits of its own", "keep those of one place"))
+    if work.sandbox is not None and work.agent is not None and work.agent.rota_tools:
+        message = "a sandbox hides the state folder, which `rota_tools` need"
+        found.append(("sandbox", message, "remove `rota_tools`, or write `sandbox: none`"))
+    return [Problem(message, "conflict", at=(key,), hint=hint) for key, message, hint in found]
+
+
+def _with_agent(
+    spec: JobSpec, keys: Keys, project: JobDefaults, *, own: Keys, named: tuple[str, ...]
+) -> tuple[JobSpec, list[Problem]]:
     """Return the spec of an agent job with its agent's work, pools and default of one attempt."""
     file = place_of(keys["prompt_file"], project.folder, home=project.home) if "prompt_file" in keys else ""
     try:
@@ -346,6 +380,10 @@ def _with_agent(spec: JobSpec, keys: Keys, project: JobDefaults) -> tuple[JobSpe
             with problems.below():
                 work = work_of(keys, project.agents, values=values_of("work.agent", keys) | {"prompt_file": file})
             refuse_source_elsewhere(keys.get("work_source"), project.python)
+        if work is not None:
+            asked = named or (work.agent,)
+            choices = choices_of(own, keys, project.agents, named=asked, draws=spec.pools)
+            work = replace(work, choices=choices)
     except BadValue as error:
         return spec, following(error.problems, "agent", "provider")
     if work is None:  # problems of its agent are reported there
@@ -354,7 +392,7 @@ def _with_agent(spec: JobSpec, keys: Keys, project: JobDefaults) -> tuple[JobSpe
     return replace(
         spec,
         work=replace(spec.work, agent=replace(work, source=_source(work.source, project))),
-        pools=draws_of(work, spec.pools),
+        pools=work.choices[0].pools if work.choices else draws_of(work, spec.pools),
         budgets=tuple(replace(spend, most=most) for spend in spec.budgets),
         retry=keys.get("retry", Retry(max_attempts=1)),
     ), []

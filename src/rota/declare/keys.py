@@ -142,8 +142,18 @@ _SHARED_KEYS = (
     Key("env_file", types.text, "A file of NAME=value lines, relative to the project, read at each start."),
     Key("cwd", types.text, "The folder the work runs in, relative to the project; `~` is the home folder."),
     Key("working_directory", types.text, "Accepted spelling of `cwd`."),
+    Key(
+        "ping",
+        types.ping,
+        "A health check that hears of each start, success and failure: an address, {secret: NAME}, or `none`.",
+    ),
     Key("timeout", types.timeout, "How long a run may take; `never` for no limit; else `scheduler.timeout`."),
     Key("timeout_seconds", types.seconds, "Accepted spelling of `timeout`, in whole seconds."),
+    Key(
+        "idle_timeout",
+        types.timeout,
+        "How long a run may produce no output before it is stopped; `never` for no limit.",
+    ),
     Key("term_grace", types.grace, "How long a stopped run has between TERM and KILL; 0 kills at once."),
     Key("isolate", types.isolate, "Where a function runs: in the scheduler, or in a process that can be killed."),
     Key(
@@ -188,22 +198,40 @@ _SHARED_KEYS = (
         "What a run is expected to cost, in the account's unit: a number, or one for each account.",
     ),
     Key("priority", types.priority, "Higher goes first in the queue, -1000 to 1000."),
-    Key("agent", types.text, "The agent of a prompt: an entry of `agents`, or the name of an adapter."),
+    Key(
+        "agent",
+        types.agent_names,
+        "The agent of a prompt: an entry of `agents`, or the name of an adapter; or a list, the preferred first.",
+    ),
     Key("provider", types.text, "Accepted from older tools: anthropic, openai or google, for the agent."),
-    Key("model", types.argument, "The model that the agent uses; its own default when absent."),
-    Key("access", types.access, "What the agent may do: read, write, or full; each adapter translates it."),
+    Key("model", types.models, "The model that the agent uses, or a list, the preferred first; its default if absent."),
+    Key("access", types.access, "What the agent may do: read, ask, write, or full; each adapter translates it."),
+    Key("args", types.words, "Further long options of the agent's program, such as [--effort, high]."),
+    Key("system_prompt", types.text, "A text that is added to the agent's system prompt."),
+    Key("add_dirs", types.folders, "Further folders for the agent, with the access of its own."),
     Key("max_turns", types.count, "How many turns the agent may take, where its adapter can keep it."),
     Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
+    Key(
+        "loop_guard",
+        types.loop_guard,
+        "How often in a row an agent may make the same tool call, where its adapter shows calls; or `never`.",
+    ),
     Key(
         "allowed_tools",
         types.list_of("allowed_tools", types.argument),
         "The tools the agent may use, where its adapter can keep it.",
     ),
+    Key(
+        "answered_by",
+        types.list_of("answered_by", types.text),
+        "The actors that may answer questions of its runs, as `rota audit` names them; any if absent.",
+    ),
     Key("session", types.session, "Whether a run starts a new session, or continues the job's newest."),
+    Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue the session when the limit is over."),
     Key(
         "carry",
         types.carried,
-        "What a run gets of earlier ones: last_summary, state, or a list of them; [] for nothing.",
+        "What a run gets of earlier ones: last_summary, state, postcondition, or a list of them; [] for nothing.",
     ),
     Key(
         "workspace",
@@ -228,10 +256,26 @@ _SHARED_KEYS = (
         "{http: url} or {run: module:Class}.",
     ),
     Key(
+        "deliver",
+        types.deliver,
+        "Where the whole answer of the agent goes: {to: TARGET, when: always | said | failed}; failures always go.",
+    ),
+    Key(
         "after",
         types.after,
         "A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
     ),
+    Key(
+        "postcondition",
+        types.postcondition,
+        "A check after the work's success: {command: […], timeout: 5m}, or {shell: …}; if it fails, the run is FAILED.",
+    ),
+    Key(
+        "sandbox",
+        types.sandbox,
+        "What encloses a run's processes: bubblewrap, {bubblewrap: true, network: off}, {container: IMAGE}, or none.",
+    ),
+    Key("limits", types.run_limits, "The most that a run may use: {memory: 2GB, cpus: 1.5, processes: 200}."),
 )
 """Keys that a job and `defaults:` have in common."""
 
@@ -380,20 +424,34 @@ AGENT = Map(
             types.adapter,
             "The program: the agent's name by default, if that is an adapter; or {run: module:function}.",
         ),
-        Key("model", types.argument, "The model; the program's own default when absent."),
+        Key("model", types.models, "The model, or a list, the preferred first; the program's own default when absent."),
         Key("access", types.access, "What it may do: read, write, or full."),
+        Key("args", types.words, "Further long options of its program, such as [--effort, high]."),
+        Key("system_prompt", types.text, "A text that is added to its system prompt."),
+        Key("add_dirs", types.folders, "Further folders, with the access of its own."),
         Key("max_turns", types.count, "How many turns a run may take, where the adapter can keep it."),
         Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
+        Key(
+            "loop_guard",
+            types.loop_guard,
+            "How often in a row it may make the same tool call, 2 to 1000, or `never`.",
+        ),
         Key(
             "allowed_tools",
             types.list_of("allowed_tools", types.argument),
             "The tools it may use, where the adapter can keep it.",
         ),
         Key("session", types.session, "Whether its runs start a new session, or continue their job's newest."),
+        Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue when the limit is over."),
         Key(
             "workspace",
             types.workspace,
             "Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
+        ),
+        Key(
+            "account",
+            types.login_account,
+            "A login of its own, with a provider hold of its own: a name, or {name, dir}.",
         ),
         Key("rota_tools", types.flag, "Whether it gets rota's tools, to read jobs and create its own."),
         Key(
@@ -464,15 +522,16 @@ PROJECT = Map(
 
 
 _HELD = {
-    "": "description enabled finish_by labels on_repeated_failure priority retry",
+    "": "description enabled finish_by labels ping on_repeated_failure priority retry",
     "schedule": "timezone anchor first_run jitter except=excluded at start_at end_at run_once quiet_hours=quiet",
     "misfire": "misfire_grace=grace misfire_limit=limit misfire_max_age=max_age",
     "overlap": "queue_depth",
     "gates": "conditions needs_poll expires_after",
-    "work": "command shell run=function mode on_failure shell_with params env_pass timeout term_grace isolate output "
-    "on_restart",
-    "work.agent": "model max_usd allowed_tools session carry workspace rota_tools trust_project placeholders "
-    "work_source=source after",
+    "work": "command shell run=function mode on_failure shell_with params env_pass timeout idle_timeout term_grace "
+    "isolate output on_restart postcondition sandbox limits",
+    "work.agent": "model args system_prompt add_dirs "
+    "on_quota max_usd loop_guard allowed_tools answered_by session carry workspace rota_tools "
+    "trust_project placeholders work_source=source deliver after",
 }
 """The keys whose values one field of a JobSpec holds, by its parts: `key`, or `key=field` where the names differ."""
 _PARTS = {

@@ -13,7 +13,7 @@ from rota.declare.applicability import Keys
 from rota.declare.include import CODE, Included, IncludeMatches, project_label, written_place
 from rota.declare.yaml import Document
 from rota.model.errors import Problem
-from rota.model.spec import Isolate, JobSpec
+from rota.model.spec import Draw, Isolate, JobSpec
 from rota.settings import Settings
 
 HOLDS = frozenset({"timezone", "defaults", "imports", "python", "agents", "quiet_hours", "include", "jobs", "groups"})
@@ -137,13 +137,17 @@ def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:
     if work.agent is not None:
         agent = in_a_project(work.agent, project.name)
         renamed = dict(zip(own_pools(work.agent), own_pools(agent), strict=True))
-        pools = tuple(
-            sorted((replace(one, pool=renamed.get(one.pool, one.pool)) for one in pools), key=lambda draw: draw.pool)
-        )
-        work = replace(work, agent=agent)
+        pools = _renamed_draws(pools, renamed)
+        choices = tuple(replace(one, pools=_renamed_draws(one.pools, renamed)) for one in agent.choices)
+        work = replace(work, agent=replace(agent, choices=choices))
     labels = tuple(dict.fromkeys((*spec.labels, project_label(project.name))))
     enabled = spec.enabled and read.settings.scheduler.enabled
     return replace(spec, name=f"{project.name}/{spec.name}", work=work, pools=pools, labels=labels, enabled=enabled)
+
+
+def _renamed_draws(draws: Sequence[Draw], renamed: Mapping[str, str]) -> tuple[Draw, ...]:
+    found = (replace(one, pool=renamed.get(one.pool, one.pool)) for one in draws)
+    return tuple(sorted(found, key=lambda draw: draw.pool))
 
 
 def out_of_process(keys: Keys) -> dict[str, Any]:

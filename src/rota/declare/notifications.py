@@ -1,6 +1,5 @@
 """`notify:` in a file: targets by name at the top, and the targets of jobs, groups and defaults."""
 
-import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rota.declare.chats import read_slack, read_telegram, read_token, with_chat, write_chat
 from rota.declare.problems import (
     JOB_NAME,
     BadValue,
@@ -24,7 +24,8 @@ from rota.declare.problems import (
 from rota.declare.readers import one_of, read_command, read_env_value, read_keys
 from rota.model.clock import write_duration
 from rota.model.errors import AddressRefused, Problem, did_you_mean
-from rota.model.notifications import REMIND, TIMEOUT, USUAL, Channel, Event, Target
+from rota.model.notifications import CHATS, OF_ITEMS, REMIND, TIMEOUT, Channel, Event, Target, usual_events
+from rota.model.spec import Deliver
 from rota.rules.addresses import read_address
 
 HINT = "write `notify: ops`, a list of names, `none`, or {on: [failed], webhook: https://host/path}"
@@ -34,11 +35,18 @@ NONE = "none"
 OWN = "own"
 """The name of a target that is written in a job."""
 MAX_TARGETS = 10
-BOT_TOKEN = "TELEGRAM_BOT_TOKEN"
-"""The secret that holds the token of a Telegram bot, where none is named."""
-_TELEGRAM = re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{4,64}", re.ASCII)
-_OF_A_CHANNEL = {"signing": Channel.WEBHOOK, "allow_private": Channel.WEBHOOK, "token": Channel.TELEGRAM}
-EVENTS = tuple(event for event in Event if event is not Event.TEST)
+MAX_DIGESTS = 24
+_OF_A_CHANNEL = {
+    "signing": (Channel.WEBHOOK,),
+    "allow_private": (Channel.WEBHOOK, *CHATS),
+    "token": (Channel.TELEGRAM,),
+}
+EVENTS = tuple(event for event in Event if event not in (Event.TEST, Event.DIGEST, Event.RESULT, Event.PING))
+_SENT_OTHERWISE = {
+    Event.TEST: "only `rota notify test` sends a test",
+    Event.RESULT: "only `deliver:` of a job sends an answer",
+    Event.PING: "the key `ping` of a job sends pings",
+}
 _TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=5), said="1s and 5m")
 _read_event = choice(Event)
 
@@ -70,19 +78,23 @@ def read_target(value: Any) -> Target:
             code = "conflict" if channels else "missing_value"
             raise BadValue(message, code=code, hint=f"keep one of {', '.join(Channel)}")
         for key, needed in _OF_A_CHANNEL.items() if channels else ():
-            if key in value and needed not in value:
-                message = f"has no effect without `{needed}`"
+            if key in value and channels[0] not in needed:
+                message = f"has no effect without `{needed[0]}`"
                 problems.add(Problem(message, "no_effect", at=(key,), hint="remove this line"))
+        if "token" in value and isinstance(value.get(Channel.TELEGRAM), Mapping):
+            problems.add(Problem("stands beside a map", "conflict", at=("token",), hint="write it into `telegram:`"))
     return _target(channels[0], keys)
 
 
 def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
-    shared = {name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private") if name in keys}
-    found = Target(OWN, channel, **shared)
+    shared = {
+        name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private", "digest") if name in keys
+    }
+    found = Target(OWN, channel, **{"on": usual_events(channel), **shared})
     if channel is Channel.COMMAND:
         return replace(found, command=keys[channel])
-    if channel is Channel.TELEGRAM:
-        return replace(found, address=keys[channel], address_secret=keys.get("token", BOT_TOKEN))
+    if channel in CHATS:
+        return with_chat(found, keys[channel], token=keys.get("token", ""))
     address, secret = keys[channel]
     if address:
         _judge(address, found.allow_private)
@@ -96,8 +108,25 @@ def read_notify(value: Any) -> WrittenNotify:
     if isinstance(value, list):
         return _several(value)
     if isinstance(value, Mapping):
-        return WrittenNotify(own=(read_target(value),))
+        return WrittenNotify(own=(_read_own(value),))
     return WrittenNotify(names=((_read_name(value), None),))
+
+
+def _read_own(value: Any) -> Target:
+    """Return a target that is written in a job: it hears of the job's runs alone, and has no way back."""
+    target = read_target(value)
+    if target.users:
+        at = (target.channel.value, "users")
+        hint = "declare it at the top: `notify: {phone: {…}}`, and name it here"
+        raise BadValue("can answer only to a target with a name", code="conflict", hint=hint, at=at)
+    wrong = next((event for event in OF_ITEMS if event in target.on and "on" in value), None)
+    if target.digest:
+        hint = 'declare the target at the top: `notify: {me: {digest: "07:30", …}}`'
+        raise BadValue("a digest is about all jobs", code="no_effect", hint=hint, at=("digest",))
+    if wrong is not None:
+        hint = f"declare the target at the top: `notify: {{ops: {{on: [{wrong}], …}}}}`"
+        raise BadValue(f"`{wrong}` is no event of a job", code="no_effect", hint=hint, at=("on",))
+    return replace(target, on=tuple(event for event in target.on if event not in OF_ITEMS))
 
 
 def _several(value: list[Any]) -> WrittenNotify:
@@ -109,7 +138,7 @@ def _several(value: list[Any]) -> WrittenNotify:
         for index, item in enumerate(value):
             with problems.below(index):
                 if isinstance(item, Mapping):
-                    own.append(replace(read_target(item), name=OWN if not own else f"{OWN}-{len(own) + 1}"))
+                    own.append(replace(_read_own(item), name=OWN if not own else f"{OWN}-{len(own) + 1}"))
                 else:
                     names.setdefault(_read_name(item), index)
         found = problems.rest = WrittenNotify(tuple(names.items()), tuple(own))
@@ -127,10 +156,24 @@ def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list
     return found
 
 
+def wrong_receivers(written: Deliver | None, known: Collection[str]) -> list[Problem]:
+    """Return the targets of `deliver` that the file does not declare."""
+    return [
+        Problem(
+            f"no target is named {shown(name)}",
+            "target_missing",
+            hint=did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`"),
+        )
+        for name in (written.to if written is not None else ())
+        if name not in known
+    ]
+
+
 def write_target(target: Target) -> dict[str, Any]:
     """Return the keys of a target as a file writes them."""
-    if target.channel is Channel.TELEGRAM:
-        return _of_any_channel(target) | _telegram(target)
+    if target.channel in CHATS:
+        keys = _of_any_channel(target) | write_chat(target)
+        return keys | ({"allow_private": list(target.allow_private)} if target.allow_private else {})
     place = {"secret": target.address_secret} if target.address_secret else target.address
     keys = _of_any_channel(target)
     keys[target.channel.value] = list(target.command) if target.channel is Channel.COMMAND else place
@@ -142,17 +185,16 @@ def write_target(target: Target) -> dict[str, Any]:
 
 
 def _of_any_channel(target: Target) -> dict[str, Any]:
-    keys: dict[str, Any] = {"on": [event.value for event in target.on]} if target.on != USUAL else {}
+    keys: dict[str, Any] = {}
+    if target.on != usual_events(target.channel):
+        keys["on"] = [event.value for event in target.on]
     if target.remind != REMIND:
         keys["remind"] = "always" if target.remind is None else write_duration(target.remind)
+    if target.digest:
+        keys["digest"] = list(target.digest) if len(target.digest) > 1 else target.digest[0]
     if target.timeout != TIMEOUT:
         keys["timeout"] = write_duration(target.timeout)
     return keys
-
-
-def _telegram(target: Target) -> dict[str, Any]:
-    token = {} if target.address_secret == BOT_TOKEN else {"token": {"secret": target.address_secret}}
-    return {Channel.TELEGRAM.value: target.address, **token}
 
 
 def write_notify(names: Collection[str], own: Collection[Target]) -> list[Any]:
@@ -177,13 +219,27 @@ def read_ping(value: Any) -> Target:
     return Target("ping", Channel.WEBHOOK, address=address, address_secret=secret, allow_private=allowed)
 
 
+def write_ping(ping: Target) -> Any:
+    """Return the address of a ping as a file writes it."""
+    place = {"secret": ping.address_secret} if ping.address_secret else ping.address
+    return {"url": place, "allow_private": list(ping.allow_private)} if ping.allow_private else place
+
+
 def read_finish_by(value: Any) -> str:
     """Return a time of the day, as 06:00."""
+    return _read_time_of(value, key="finish_by", example="06:00")
+
+
+def _read_time(value: Any) -> str:
+    return _read_time_of(value, key="digest", example="07:30")
+
+
+def _read_time_of(value: Any, *, key: str, example: str) -> str:
     text = value.strip() if isinstance(value, str) else ""
     hour, _, minute = text.partition(":")
     fits = hour.isascii() and minute.isascii() and hour.isdecimal() and minute.isdecimal() and len(minute) == 2
     if not fits or len(hour) > 2 or int(hour) > 23 or int(minute) > 59:
-        raise wrong_type(value, "a time of the day", hint='write it in quotes: finish_by: "06:00"')
+        raise wrong_type(value, "a time of the day", hint=f'write it in quotes: {key}: "{example}"')
     return f"{int(hour):02}:{minute}"
 
 
@@ -205,9 +261,20 @@ def _read_on(value: Any) -> tuple[Event, ...]:
     if not items:
         raise BadValue("is an empty list", hint=f"name some of {', '.join(EVENTS)}, or write `notify: none` in the job")
     found = read_items(items, _read_event) if isinstance(value, list) else [_read_event(value)]
-    if Event.TEST in found:
-        raise BadValue("only `rota notify test` sends a test", code="choice", hint="remove it")
+    if Event.DIGEST in found:
+        raise BadValue("a digest has times of day", code="choice", hint='write `digest: "07:30"` beside `on`')
+    for event, message in _SENT_OTHERWISE.items():
+        if event in found:
+            raise BadValue(message, code="choice", hint="remove it")
     return tuple(dict.fromkeys(found))
+
+
+def _read_digest(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    if not 1 <= len(items) <= MAX_DIGESTS:
+        raise BadValue(f"has {len(items)} entries", code="out_of_range", hint=f"1 to {MAX_DIGESTS}")
+    found = read_items(items, _read_time) if isinstance(value, list) else [_read_time(value)]
+    return tuple(sorted(set(found)))
 
 
 def _read_place(value: Any) -> tuple[str, str]:
@@ -222,22 +289,6 @@ def _read_chat(value: Any) -> tuple[str, str]:
         hint = "such addresses contain passwords: write {secret: NAME} and store the address in that secret"
         raise BadValue("is a literal secret", hint=hint)
     return _read_place(value)
-
-
-def _read_telegram(value: Any) -> str:
-    text = str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not _TELEGRAM.fullmatch(text.strip()):
-        raise wrong_type(value, "a chat", hint='write its number, such as 123456789, or "@channel"')
-    return text.strip()
-
-
-def _read_token(value: Any) -> str:
-    name = read_env_value(value).secret if isinstance(value, Mapping) else None
-    if name is None:
-        raise BadValue(
-            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
-        )
-    return name
 
 
 def _read_signing(value: Any) -> tuple[str, ...]:
@@ -266,11 +317,13 @@ READERS = {
     "on": _read_on,
     Channel.WEBHOOK.value: _read_place,
     Channel.APPRISE.value: _read_chat,
-    Channel.TELEGRAM.value: _read_telegram,
+    Channel.TELEGRAM.value: read_telegram,
+    Channel.SLACK.value: read_slack,
     Channel.COMMAND.value: read_command,
-    "token": _read_token,
+    "token": read_token,
     "signing": _read_signing,
     "allow_private": _read_private,
+    "digest": _read_digest,
     "remind": or_word("always", read_duration),
     "timeout": _TIMEOUT,
 }

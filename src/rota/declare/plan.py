@@ -58,7 +58,7 @@ def differences(before: JobSpec, after: JobSpec) -> tuple[str, ...]:
 _NAMES = {"misfire.policy": "misfire", "overlap.policy": "overlap", "work.agent.options": "agents.options"}
 """Fields whose key has another name, beside those of the table of keys."""
 _HOLDERS = frozenset({"work", "schedule", "misfire", "overlap", "gates", "work.agent"})
-_APART = frozenset({"work.env", "work.headers", "schedule.by_mode", "schedule.reboot", "budgets", "notify_own"})
+_APART = frozenset({"work.env", "work.headers", "schedule.by_mode", "schedule.reboot", "budgets", "notify_own", "ping"})
 """Fields that have no line of their own: they are compared one by one, or are a part of another key."""
 
 
@@ -86,6 +86,7 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "pools": {draw.pool: draw.cost for draw in spec.pools},
         "budget": [say_spend(spend) for spend in spec.budgets],
         "notify": [*spec.notify, *map(say_target, spec.notify_own)],
+        "ping": None if spec.ping is None else spec.ping.address or f"secret {spec.ping.address_secret}",
     }
 
 

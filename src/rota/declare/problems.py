@@ -497,6 +497,7 @@ PROBLEM_CODES = {
     "secret_literal": "A value looks like a secret: an API key, a token, a private key.",
     "quiet_window": "The text is not a window of quiet hours, or the windows leave no minute of the week.",
     "calendar": "A date of `except` does not exist, or a calendar file cannot be read or used.",
+    "sandbox": "This machine cannot keep the sandbox or the limits of a job; only `rota check` tries them.",
     "needs_shell": "A plain command holds something that only a shell knows.",
     "placeholder": "The placeholder is not on the list, names no param, or stands in a shell's text.",
     "include": "A pattern of `include`, or what it matches, cannot be used; or an included file holds what it cannot.",
@@ -516,7 +517,9 @@ PROBLEM_CODES = {
     "unknown_agent": "No agent or adapter has this name.",
     "condition_missing": "The condition is not registered.",
     "crontab_line": "A line of a crontab is not an entry, variable or comment, or has no command.",
-    "jobs_file": "The file for `rota import jobs` has no map of jobs, or other sections.",
+    "jobs_file": "The file for `rota import jobs` has no jobs under `jobs:`, or other sections.",
+    "import_file": "The file for `rota import` is not one of its kind.",
+    "import_entry": "No entry of the imported file can be mapped; this is one of them.",
     "python_missing": "The interpreter that `python` names is not there.",
 }
 

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from rota.declare import entries, references
 from rota.declare.agents import Agent, own_pools, with_registered
 from rota.declare.calendar import Calendars
+from rota.declare.chats import unknown_commands
 from rota.declare.include import Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes
-from rota.declare.merge import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes
+from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
     POLL,
@@ -138,7 +139,7 @@ def read_file(
     findings.tell((), [*found.problems, *known.problems])
     jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
-    findings.tell((), references.left_problems(jobs, known.names))
+    findings.tell((), [*references.left_problems(jobs, known.names), *references.result_problems(jobs)])
     return FileRead(
         included=one,
         document=findings.document,
@@ -263,8 +264,9 @@ def read_project(
     host = Host(main.folder, main.shared, polls="poll" in main.document.data)
     projects = [_read_included(found, host, read, content=given.get(found.folder)) for found in main.found.projects]
     whole = gather(main, projects, lenient=lenient)
-    if whole.problems:
-        raise FileProblems(whole.problems)
+    problems = [*whole.problems, *_unknown_commands(main, whole)]
+    if problems:
+        raise FileProblems(problems)
     files = entries.notes_on_files([one.path, *(found.path for found in whole.included)])
     none = () if whole.jobs or whole.left_out else (entries.NO_JOBS,)
     return Declared(
@@ -282,6 +284,16 @@ def read_project(
         left_out=whole.left_out,
         agents=whole.agents,
     )
+
+
+def _unknown_commands(main: FileRead, whole: Gathered) -> list[Problem]:
+    """Return the jobs in `commands` of chats that no file declares."""
+    if whole.problems:
+        return []
+    known = {spec.name for spec in whole.jobs}
+    findings = references.Findings(replace(main.document, problems=()))
+    findings.tell((), unknown_commands(whole.shared["notify"], known, partly=bool(whole.left_out)))
+    return findings.problems
 
 
 def read_given(

@@ -21,18 +21,21 @@ from rota.declare.problems import (
     ProblemList,
     Reader,
     ask,
+    list_of,
     or_word,
     read_duration,
     read_flag,
     read_items,
     read_placed,
+    read_size,
+    read_text,
     shown,
     unknown_key,
     wrong_type,
 )
 from rota.declare.yaml import WrittenFloat, WrittenInt
 from rota.model.records import PARAMS_LIMIT
-from rota.model.spec import ByMode, Condition, EnvValue, Member, Mode
+from rota.model.spec import ByMode, Condition, EnvValue, Limits, Member, Mode, Postcondition, Sandbox
 from rota.model.store_url import SQLITE, has_password, is_postgres
 from rota.model.store_url import shown as without_password
 from rota.rules.prompts import WRITTEN
@@ -190,6 +193,126 @@ def read_command(value: Any) -> tuple[str, ...]:
     if not words[0].strip():
         raise BadValue("the program's name is empty", hint="name the program first", at=(0,))
     return words
+
+
+def read_step(value: Any, readers: Mapping[str, Reader], *, key: str, hint: str, mistyped: str = "") -> dict[str, Any]:
+    """Return the keys of a step: `command` or `shell`, and `readers`; `mistyped` is the hint for a text or a list."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a step", hint=mistyped if mistyped and isinstance(value, str | list) else hint)
+    readers = {"command": read_command, "shell": read_text, **readers}
+    with ProblemList() as problems:
+        known = f"`{key}` has the keys {', '.join(readers)}"
+        found = read_keys(value, readers, problems=problems, hint=hint, known=known)
+        if not one_of(("command", "shell"), value, problems=problems):
+            raise BadValue("needs either `command` or `shell`", code="conflict", hint=hint)
+    return found
+
+
+def read_postcondition(value: Any) -> Postcondition:
+    """Return the check after a job's work: {command: […]} or {shell: …}, with an optional timeout."""
+    hint = "write {command: [make, test], timeout: 5m}, or {shell: …}"
+    return Postcondition(**read_step(value, {"timeout": read_duration}, key="postcondition", hint=hint))
+
+
+SANDBOX_HINT = "write `bubblewrap`, {bubblewrap: true, network: off}, or {container: IMAGE, runtime: podman}"
+SANDBOX_NETWORKS = "on, off, or a list of hosts such as [api.example.com, '*.example.org:443']"
+HOST = re.compile(r"(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?")
+LIMITS_HINT = "write {memory: 2GB, cpus: 1.5, processes: 200}, each optional"
+MAX_CPUS, MAX_PROCESSES = 4096, 4_194_304
+
+
+def read_limits(value: Any) -> Limits:
+    """Return the limits of a run: {memory: 2GB, cpus: 1.5, processes: 200}."""
+    readers = {"memory": read_size, "cpus": _cpus, "processes": _processes}
+    if value == {}:
+        raise BadValue("names no limit", code="missing_value", hint=LIMITS_HINT)
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint=LIMITS_HINT)
+    return Limits(**found)
+
+
+def _cpus(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.01 <= value <= MAX_CPUS:
+        raise wrong_type(value, "a number of processors", hint=f"a number from 0.01 to {MAX_CPUS:,}")
+    return float(value)
+
+
+def _processes(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PROCESSES:
+        raise wrong_type(value, "a number of processes", hint=f"a whole number from 1 to {MAX_PROCESSES:,}")
+    return value
+
+
+def read_sandbox(value: Any) -> Sandbox | None:
+    """Return a sandbox: `bubblewrap`, a map of its keys, or `none` against that of `defaults`."""
+    if value in ("bubblewrap", "none"):
+        return Sandbox() if value == "bubblewrap" else None
+    readers = {
+        "bubblewrap": read_flag,
+        "container": read_text,
+        "runtime": _runtime,
+        "network": _network,
+        "write": _write_paths,
+        "user": read_text,
+        "memory": read_size,
+        "cpus": _cpus,
+        "processes": _processes,
+    }
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint=SANDBOX_HINT)
+        if not one_of(("bubblewrap", "container"), value, problems=problems) or found.get("bubblewrap") is False:
+            raise BadValue("needs either `bubblewrap: true` or `container`", code="conflict", hint=SANDBOX_HINT)
+        _check_sandbox(found)
+    network = found.get("network", True)
+    hosts = network if isinstance(network, tuple) else ()
+    given = {key: found[key] for key in ("runtime", "user", "write") if key in found}
+    limits = {key: found[key] for key in ("memory", "cpus", "processes") if key in found}
+    return Sandbox(
+        image=found.get("container", ""),
+        network=bool(network),
+        hosts=hosts,
+        limits=Limits(**limits) if limits else None,
+        **given,
+    )
+
+
+def _check_sandbox(found: Mapping[str, Any]) -> None:
+    """Refuse keys that the kind of sandbox cannot keep."""
+    if "bubblewrap" in found:
+        for key in ("runtime", "user", "memory", "cpus", "processes"):
+            if key in found:
+                hint = "remove this line" if key in ("runtime", "user") else "write it below `limits:` of the job"
+                raise BadValue("has no effect without `container`", code="no_effect", hint=hint, at=(key,))
+    elif isinstance(found.get("network"), tuple):
+        message = "a list of hosts needs `bubblewrap`"
+        raise BadValue(message, code="conflict", hint="write `network: on` or `off`", at=("network",))
+    elif found.get("container", "").startswith("-"):
+        raise BadValue("the name of an image does not begin with `-`", code="invalid_value", at=("container",))
+
+
+def _write_paths(value: Any) -> tuple[str, ...]:
+    return tuple(list_of("write", read_text)(value))
+
+
+def _runtime(value: Any) -> str:
+    if value not in ("docker", "podman"):
+        raise wrong_type(value, "a container runtime", hint="docker or podman")
+    return str(value)
+
+
+def _network(value: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, list) and value:
+        return tuple(_host(item) for item in value)
+    words = {"on": True, "off": False, True: True, False: False}
+    if not isinstance(value, str | bool) or value not in words:
+        raise wrong_type(value, "a network", hint=SANDBOX_NETWORKS)
+    return words[value]
+
+
+def _host(value: Any) -> str:
+    if not isinstance(value, str) or not HOST.fullmatch(value):
+        raise wrong_type(value, "a host", hint=SANDBOX_NETWORKS)
+    return value
 
 
 def _word(item: Any) -> str:

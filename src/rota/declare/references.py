@@ -14,8 +14,9 @@ from rota.declare.problems import shown
 from rota.declare.readers import NAME_LIMIT
 from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder, RegisteredAgent, RegisteredFinder
 from rota.declare.yaml import Document
-from rota.model.errors import KeyPath, Problem, RotaError
+from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import JobSpec, Names, SourceKind
+from rota.rules.prompts import result_jobs
 from rota.settings import Settings
 
 FinderOf = Callable[[str, Settings], FunctionFinder]
@@ -179,6 +180,23 @@ def left_problems(specs: Sequence[JobSpec], names: NamesOf) -> list[Problem]:
         for index, condition in enumerate(spec.gates.conditions)
         if condition.name == LEFT and not spec.budgets
         if LEFT not in names.get(spec.work.python, Names()).conditions
+    ]
+
+
+def result_problems(specs: Sequence[JobSpec]) -> list[Problem]:
+    """Return, with their whole paths, the prompts that have the result of a job that does not exist."""
+    names = [spec.name for spec in specs]
+    return [
+        Problem(
+            f"no job is named {shown(job)}",
+            "unknown_job",
+            at=("jobs", spec.name, "prompt"),
+            hint=did_you_mean(job, names, "`{{ runs.JOB.result }}` names a job of this file"),
+        )
+        for spec in specs
+        if spec.work.agent is not None and spec.work.agent.placeholders
+        for job in result_jobs(spec.work.agent.prompt)
+        if job not in names
     ]
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rota.agents.registry import CAPABILITIES
-from rota.declare import agents, calendar, limits, notifications, problems, readers
+from rota.declare import agents, calendar, chats, limits, notifications, problems, readers
 from rota.declare.problems import JOB_NAME
 from rota.model import spec
 from rota.model.agents import Access
@@ -130,19 +130,23 @@ interval = Value(
 )
 grace = Value(problems.read_grace, GRACE)
 timeout = Value(problems.or_word("never", problems.read_duration), or_word("never", DURATION))
+loop_guard = Value(
+    problems.or_word("never", problems.whole(2, 1000)),
+    or_word("never", {"type": "integer", "minimum": 2, "maximum": 1000}),
+)
 kept = Value(problems.or_word("forever", problems.read_duration), or_word("forever", DURATION))
 kept_count = Value(
     problems.or_word("forever", problems.whole(1, 1_000_000_000)), or_word("forever", {"type": "integer", "minimum": 1})
 )
+SIZE: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*[0-9]+ ?([kKmMgGtT]?[bB])\s*$", "examples": ["500MB", "5GB"]},
+        {"type": "integer", "minimum": 1},
+    ]
+}
 kept_size = Value(
     problems.or_word("forever", problems.read_size),
-    {
-        "anyOf": [
-            {"type": "string", "pattern": r"^\s*[0-9]+ ?([kKmMgGtT]?[bB])\s*$", "examples": ["500MB", "5GB"]},
-            {"type": "integer", "minimum": 1},
-            {"const": "forever"},
-        ]
-    },
+    or_word("forever", SIZE),
 )
 tick = Value(problems.between(timedelta(seconds=1), timedelta(hours=1), said="1s and 1h"), DURATION)
 zone = Value(problems.read_zone, {"type": "string", "examples": ["Europe/Paris", "UTC", "local"]})
@@ -257,6 +261,31 @@ public_url = Value(readers.read_public_url, {"type": "string", "format": "uri"})
 poll_headers = Value(readers.read_headers, {"type": "object", "additionalProperties": ENV_ENTRY})
 
 _PLACE: dict[str, Any] = {"anyOf": [{"type": "string", "format": "uri"}, SECRET]}
+_TIME_OF_DAY = {"type": "string", "pattern": r"^\s*([01]?[0-9]|2[0-3]):[0-5][0-9]\s*$"}
+_NUMBER: dict[str, Any] = {"type": ["integer", "string"]}
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_OF_A_CHAT: dict[str, Any] = {
+    "users": {"type": "array", "items": _NUMBER, "minItems": 1, "maxItems": chats.MAX_USERS},
+    "commands": {
+        "type": "object",
+        "properties": {"run": _NAMES, "pause": _NAMES, "status": {"type": "boolean"}},
+        "additionalProperties": False,
+    },
+    "questions": {"type": "boolean"},
+    "api_url": {"type": "string", "format": "uri"},
+}
+_TELEGRAM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"chat": _NUMBER, "token": SECRET, **_OF_A_CHAT},
+    "required": ["chat"],
+    "additionalProperties": False,
+}
+_SLACK: dict[str, Any] = {
+    "type": "object",
+    "properties": {"channel": {"type": "string"}, "bot_token": SECRET, "app_token": SECRET, **_OF_A_CHAT},
+    "required": ["channel", "bot_token"],
+    "additionalProperties": False,
+}
 _TARGET: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -268,11 +297,18 @@ _TARGET: dict[str, Any] = {
         },
         "webhook": _PLACE,
         "apprise": SECRET,
-        "telegram": {"type": ["integer", "string"]},
+        "telegram": {"anyOf": [_NUMBER, _TELEGRAM]},
+        "slack": _SLACK,
         "token": SECRET,
         "command": ARGV,
         "signing": {"anyOf": [SECRET, {"type": "array", "items": SECRET, "minItems": 1, "maxItems": 2}]},
         "allow_private": {"type": "array", "items": {"type": "string"}},
+        "digest": {
+            "anyOf": [
+                _TIME_OF_DAY,
+                {"type": "array", "items": _TIME_OF_DAY, "minItems": 1, "maxItems": notifications.MAX_DIGESTS},
+            ]
+        },
         "remind": or_word("always", DURATION),
         "timeout": DURATION,
     },
@@ -292,20 +328,20 @@ notify = Value(
         ]
     },
 )
-ping_url = Value(
-    notifications.read_ping,
+_PING: list[dict[str, Any]] = [
+    *_PLACE["anyOf"],
     {
-        "anyOf": [
-            *_PLACE["anyOf"],
-            {
-                "type": "object",
-                "properties": {"url": _PLACE, "allow_private": {"type": "array", "items": {"type": "string"}}},
-                "required": ["url"],
-                "additionalProperties": False,
-            },
-        ]
+        "type": "object",
+        "properties": {"url": _PLACE, "allow_private": {"type": "array", "items": {"type": "string"}}},
+        "required": ["url"],
+        "additionalProperties": False,
     },
+]
+ping = Value(
+    problems.or_word("none", notifications.read_ping),
+    or_word("none", {"anyOf": _PING}),
 )
+ping_url = Value(notifications.read_ping, {"anyOf": _PING})
 
 
 def read_money(value: Any) -> float:
@@ -325,6 +361,23 @@ def read_prompt(value: Any) -> str:
     return value
 
 
+deliver = Value(
+    chats.read_deliver,
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {
+                "type": "object",
+                "properties": {
+                    "to": {"anyOf": [{"type": "string", "minLength": 1}, _NAMES]},
+                    "when": {"enum": [str(when) for when in spec.DeliverWhen]},
+                },
+                "required": ["to"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
 depth = Value(problems.whole(0, 10), {"type": "integer", "minimum": 0, "maximum": 10})
 approval = word(Approval)
 adapter = Value(
@@ -347,7 +400,21 @@ adapter = Value(
 )
 access = word(Access)
 session = word(spec.SessionMode)
+on_quota = word(spec.OnQuota)
+_LOGIN = {"type": "object", "properties": {"name": {"type": "string"}, "dir": {"type": "string"}}}
+login_account = Value(
+    agents.read_account,
+    {"anyOf": [{"type": "string"}, {**_LOGIN, "required": ["name"], "additionalProperties": False}]},
+)
+words = list_of("args", text)
+folders = list_of("add_dirs", text)
 workspace = word(spec.Workspace)
+agent_names = Value(
+    agents.read_agents, {"anyOf": [text.schema, {"type": "array", "items": text.schema, "minItems": 1}]}
+)
+models = Value(
+    agents.read_models, {"anyOf": [argument.schema, {"type": "array", "items": argument.schema, "minItems": 1}]}
+)
 carried = Value(agents.read_carry, {"anyOf": [words_of(spec.Carry), {"type": "array", "items": words_of(spec.Carry)}]})
 after = Value(
     agents.read_after,
@@ -356,6 +423,54 @@ after = Value(
         "properties": {"command": ARGV, "shell": {"type": "string"}, "cwd": words_of(spec.StepFolder)},
         "oneOf": [{"required": ["command"]}, {"required": ["shell"]}],
         "additionalProperties": False,
+    },
+)
+postcondition = Value(
+    readers.read_postcondition,
+    {
+        "type": "object",
+        "properties": {"command": ARGV, "shell": {"type": "string"}, "timeout": DURATION},
+        "oneOf": [{"required": ["command"]}, {"required": ["shell"]}],
+        "additionalProperties": False,
+    },
+)
+_HOSTS = {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": readers.HOST.pattern}}
+_LIMIT_SIZES = {
+    "memory": SIZE,
+    "cpus": {"type": "number", "minimum": 0.01, "maximum": readers.MAX_CPUS},
+    "processes": {"type": "integer", "minimum": 1, "maximum": readers.MAX_PROCESSES},
+}
+run_limits = Value(
+    readers.read_limits,
+    {"type": "object", "properties": _LIMIT_SIZES, "minProperties": 1, "additionalProperties": False},
+)
+_SWITCH = {"enum": ["on", "off", True, False]}
+_PATHS = {"type": "array", "items": {"type": "string"}}
+sandbox = Value(
+    readers.read_sandbox,
+    {
+        "anyOf": [
+            {"enum": ["bubblewrap", "none"]},
+            {
+                "type": "object",
+                "properties": {"bubblewrap": {"const": True}, "network": {"anyOf": [_SWITCH, _HOSTS]}, "write": _PATHS},
+                "required": ["bubblewrap"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "container": {"type": "string", "pattern": "^[^-]"},
+                    "runtime": {"enum": ["docker", "podman"]},
+                    "network": _SWITCH,
+                    "write": _PATHS,
+                    "user": {"type": "string", "minLength": 1},
+                    **_LIMIT_SIZES,
+                },
+                "required": ["container"],
+                "additionalProperties": False,
+            },
+        ]
     },
 )
 work_source = Value(

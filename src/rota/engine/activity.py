@@ -199,11 +199,11 @@ def next_pause_end(db: Database) -> datetime | None:
 
 def next_release(db: Database) -> datetime | None:
     """Return when the next waiting run is released or expires, or a timed pause or provider hold ends."""
-    from rota.store.tables import queue
+    from rota.store.tables import questions, queue
 
     found = [db.row("run_next_release"), db.row("run_next_expiry")]
     due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
-    due += [next_pause_end(db), queue.next_end(db)]
+    due += [next_pause_end(db), queue.next_end(db), questions.next_due(db)]
     return min((at for at in due if at is not None), default=None)
 
 

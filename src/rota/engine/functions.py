@@ -20,7 +20,7 @@ from rota.model.agents import AgentResult, AgentTask
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RotaError, SecretMissing, SpawnFailed
 from rota.model.records import ERROR_LIMIT, Outcome, cut
-from rota.model.spec import AgentWork, Condition, EnvValue, Kind, SessionMode
+from rota.model.spec import AgentWork, Condition, EnvValue, Kind, OutputPolicy, SessionMode
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.rules.agents import agent_outcome
@@ -66,9 +66,11 @@ def read_result(context: JobContext, value: Any, *, claimed: Claimed) -> Outcome
     _keep_answer(context, result)
     ended = Outcome(Status.COMPLETED, output_bytes=context.log.total)
     outcome = agent_outcome(ended, result, resumed=claimed.brief.session, resumes=work.session is SessionMode.RESUME)
+    if claimed.spec.work.output is OutputPolicy.NONE:
+        outcome = replace(outcome, result=None)
     if outcome.session is not None:
         outcome = replace(outcome, session=replace(outcome.session, adapter=work.adapter))
-    return replace(outcome, provider=work.provider)
+    return replace(outcome, provider=work.provider, agent=work.agent if work.choices else None)
 
 
 def _keep_answer(context: JobContext, result: AgentResult) -> None:

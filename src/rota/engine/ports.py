@@ -11,10 +11,13 @@ from msgspec import Struct
 
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import Source
+from rota.model.chats import ChatMessage, Outgoing, Person
 from rota.model.notifications import DeliveryResult, Target
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Work, WorkSource
 from rota.rules.admission import ConditionResult
+from rota.rules.chats import Command, Part
+from rota.store.driver import Database
 
 T = TypeVar("T")
 
@@ -51,8 +54,18 @@ class Processes(Protocol):
         """Wait until the process is gone and return how it ended; one that outlives the limits of `work` is killed."""
         ...
 
+    def settle(self, identity: ProcessIdentity, *, stored: bool) -> None:
+        """Give a process back whose outcome is stored; one whose outcome is not stored is left to itself."""
+        ...
+
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Run a condition in a process of its own."""
+        ...
+
+    async def check_work(
+        self, claimed: Claimed, outcome: Outcome, *, begun: Callable[[ProcessIdentity], None]
+    ) -> Outcome:
+        """Return the outcome of work that succeeded inside this process, after its postcondition."""
         ...
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
@@ -116,6 +129,14 @@ class Sources(Protocol):
         ...
 
 
+class Logins(Protocol):
+    """Checks the logins of agents."""
+
+    async def works(self, work: Work) -> bool:
+        """Return whether the probe of an agent finds no problem; no model is called."""
+        ...
+
+
 class Message(Struct, frozen=True):
     """A message to a target. `id` is the same over all attempts; `at` is when this one is made."""
 
@@ -123,6 +144,54 @@ class Message(Struct, frozen=True):
     target: Target
     payload: Mapping[str, Any]
     at: datetime
+    folder: str = ""
+    """The folder of the run's files."""
+    part: Part | None = None
+    """A part of the answer that the payload has, for a chat."""
+    reply_to: str = ""
+    """The message of the chat below which it is sent."""
+
+
+class Desk(Protocol):
+    """Carries out what people ask for in chats, each inside of one transaction; refuses with a RotaError."""
+
+    def press(self, db: Database, message: ChatMessage, index: int, *, person: Person, now: datetime) -> str:
+        """Carry out a pressed button; return what it did."""
+        ...
+
+    def acknowledge(
+        self, db: Database, target: Target, delivery: str, *, message: str, person: Person, now: datetime
+    ) -> str:
+        """Acknowledge the items of a delivery, which is a message of the chat; return what it did."""
+        ...
+
+    def reply(self, db: Database, message: ChatMessage, text: str, *, person: Person, now: datetime) -> str:
+        """Carry out a reply to a message; return what it did."""
+        ...
+
+    def quoted(self, db: Database, target: Target, line: str) -> ChatMessage | None:
+        """Return the message of a target that begins with a line: a crash may have come before it was recorded."""
+        ...
+
+    def command(self, db: Database, target: Target, command: Command, *, person: Person, now: datetime) -> str:
+        """Carry out a command; return what it did."""
+        ...
+
+    def lacking(self, db: Database, targets: Sequence[Target]) -> bool:
+        """Return whether a message about a question is to be sent or to be closed."""
+        ...
+
+    def plan(self, db: Database, targets: Sequence[Target], *, now: datetime) -> None:
+        """Store the messages about questions that are to be sent and to be closed."""
+        ...
+
+    def shown(self, db: Database, message: ChatMessage) -> Outgoing | None:
+        """Return what a pending message says; None: its subject is over."""
+        ...
+
+    def ending(self, db: Database, message: ChatMessage) -> str:
+        """Return the text of a message whose subject is over."""
+        ...
 
 
 class Post(Protocol):

@@ -7,20 +7,31 @@ from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.engine.agents import prepare_agent, read_agent
 from rota.engine.transactions.claim import Claimed
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StorageFull
-from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, Kind, Work
+from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity
+from rota.model.spec import Condition, Kind, OutputPolicy, Work
 from rota.rules.admission import ConditionResult
 from rota.runners.agent_step import TASK
-from rota.runners.command import CheckResult, CommandRunner, prepare, prepare_check, read_ended
+from rota.runners.command import (
+    CheckResult,
+    CommandRunner,
+    judge_check,
+    prepare,
+    prepare_check,
+    prepare_postcondition,
+    read_ended,
+)
 from rota.runners.environment import RunFacts, RunSurroundings
-from rota.runners.output import folder_of
+from rota.runners.output import append_output, folder_of
 from rota.runners.processes import alive, kill_tagged
-from rota.runners.spawn_client import Launch, Spawned, Spawner, wait_keeper
+from rota.runners.sandbox import remove_left_container
+from rota.runners.spawn_client import Launch, Spawned, Spawner
+from rota.runners.watch import wait_keeper
 from rota.settings import Settings
 
 FALSE_EXIT = 10
@@ -87,7 +98,14 @@ class KeeperProcesses:
             ended = await self._runner.outcome(folder, identity, work)
         finally:
             secrets = self._secrets.pop(run_id, ())
-        return await asyncio.to_thread(read_agent, folder, ended, secrets) if (folder / TASK).exists() else ended
+        if (folder / TASK).exists():
+            ended = await asyncio.to_thread(read_agent, folder, ended, secrets)
+        keeps = work is None or work.output is not OutputPolicy.NONE
+        return ended if keeps or ended.result is None else replace(ended, result=None)
+
+    def settle(self, identity: ProcessIdentity, *, stored: bool) -> None:
+        """Give a keeper back whose outcome is stored; one whose outcome is not stored is left to itself."""
+        self._runner.settle(identity, stored=stored)
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Run a condition in a process of its own."""
@@ -103,6 +121,25 @@ class KeeperProcesses:
             return ConditionResult(condition.title, "error", str(error))
         took_ms = round((self._clock.monotonic() - began) * 1000)
         return answer(condition, result, took_ms=took_ms)
+
+    async def check_work(
+        self, claimed: Claimed, outcome: Outcome, *, begun: Callable[[ProcessIdentity], None]
+    ) -> Outcome:
+        """Return the outcome of work that succeeded inside this process, after its postcondition."""
+        work, whole = claimed.spec.work, self._folder(claimed.run.id)
+        folder = whole / POSTCONDITION
+        ended: Mapping[str, Any] | None
+        try:
+            around = self._surroundings(folder, work)
+            placed = work if claimed.brief.workspace is None else replace(work, cwd=claimed.brief.workspace)
+            launch = prepare_postcondition(placed, self._facts(claimed), around)
+            ended = await self._runner.ended(launch, folder, begun=begun)
+            ended = ended or {"why": "lost", "error": "its keeper exited without a result"}
+        except RotaError as error:
+            ended = {"why": "spawn_failed", "error": str(error)}
+        checked = judge_check(outcome, ended, folder)
+        total = await asyncio.to_thread(append_output, whole, folder)
+        return checked if not total else replace(checked, output_bytes=total)
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
         """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
@@ -122,7 +159,9 @@ class KeeperProcesses:
 
     async def sweep(self, run_id: str) -> list[int]:
         """Kill all processes with the run's tag; return those that survived."""
-        return await asyncio.to_thread(kill_tagged, run_id)
+        left = await asyncio.to_thread(kill_tagged, run_id)
+        await asyncio.to_thread(remove_left_container, self._folder(run_id))
+        return left
 
     def close(self) -> None:
         """Close the spawner; keepers stay."""

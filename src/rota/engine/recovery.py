@@ -33,7 +33,7 @@ from rota.rules.outcome import LeftBehind, Recovery, decide_recovery, settle
 from rota.rules.queue_order import GROUP_LANE
 from rota.store.driver import Database, Store
 from rota.store.sqlite.store import Head, mark_database, quick_check, read_head
-from rota.store.tables import audit, jobs, notifications, processes, queue, run_queries, runs, work_items
+from rota.store.tables import audit, chats, jobs, notifications, processes, queue, run_queries, runs, work_items
 from rota.store.tables import direct_calls as calls_table
 from rota.store.tables.direct_calls import Direct, WaitingCall
 
@@ -378,6 +378,7 @@ def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, 
     _close_runs(db, host=host, now=now)
     _close_calls(db, host=host, now=now)
     notifications.leave_all(db, f"restored from a backup of {host}, which sends the report itself", now=now)
+    chats.leave_all(db, f"restored from a backup of {host}, which sends the message itself")
     for process in processes.open_processes(db):
         release_leaked_by(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="detached", now=now)

@@ -2,18 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
 from msgspec import Struct
 
 from rota.engine.activity import next_release, outlook
+from rota.engine.loops.attention import AttentionWatch
 from rota.engine.loops.callers import Callers
+from rota.engine.loops.chats import Chats
 from rota.engine.loops.claimer import Claimer, PeerNotifier
+from rota.engine.loops.digests import DigestWriter
 from rota.engine.loops.executor import Executor, Outputs
 from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
 from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, Slots, handle_of
+from rota.engine.loops.logins import LoginChecks, ThreadedLogins
 from rota.engine.loops.loop import AlarmFactory, Loop, StorageErrors
 from rota.engine.loops.notifier import Deliveries, ThreadedPost
 from rota.engine.loops.pruner import Pruner
@@ -26,8 +30,10 @@ from rota.engine.loops.recorder import (
 )
 from rota.engine.loops.work_sources import Items, ThreadedSources, WorkReporter
 from rota.engine.loops.workspaces import uses_worktree
-from rota.engine.ports import Functions, Post, Processes, Sources
+from rota.engine.ports import Desk, Functions, Logins, Post, Processes, Sources
+from rota.engine.transactions.attention import FindItems
 from rota.engine.transactions.claim import Claimed, ClaimOwner
+from rota.engine.transactions.digests import BuildDigest
 from rota.engine.transactions.finish import Finished
 from rota.engine.transactions.fire import Fired, replan
 from rota.engine.transactions.pause import release_due
@@ -72,6 +78,11 @@ class Engine:
         functions: Functions,
         sources: Sources | None = None,
         post: Post | None = None,
+        logins: Logins | None = None,
+        find_items: FindItems | None = None,
+        build_digest: BuildDigest | None = None,
+        desk: Callable[[], Desk] | None = None,
+        environ: Mapping[str, str] = os.environ,
         stays: bool = True,
         fires: bool = True,
         server_now: ServerNow = server_now,
@@ -102,6 +113,27 @@ class Engine:
         self.items = Items(store, clock, sources=sources, outbox=self.outbox)
         post = post or ThreadedPost(settings, os.environ)
         self.deliveries = Deliveries(store, clock, post, tick=settings.scheduler.tick)
+        self.attention = AttentionWatch(
+            store,
+            clock,
+            find_items,
+            stays=stays,
+            tick=settings.scheduler.tick,
+            written=self.deliveries.loop.wake,
+        )
+        self.digests = DigestWriter(store, clock, build_digest, written=self.deliveries.loop.wake)
+        logins = logins or ThreadedLogins(settings, os.environ)
+        self.logins = LoginChecks(store, clock, logins, released=self.claim_now)
+        self.chats = Chats(
+            store,
+            clock,
+            settings=settings,
+            environ=environ,
+            epoch=holder.epoch,
+            desk=desk if stays and fires else None,
+            server_now=server_now,
+            changed=self.wake,
+        )
         self._pinger = Pinger(post, settings.scheduler.ping if stays else None)
         self.outputs = Outputs(store, clock, settings.state)
         self.executor = Executor(
@@ -171,7 +203,7 @@ class Engine:
         events.claimed.add(lambda _claimed: self._recorder.flush())  # the writer has work while these begin
         events.claimed.add(self.executor.begin_all, self._claimed)
         events.finished.add(self._recorder.ended)
-        events.recorded.add(self._recorded)
+        events.recorded.add(self.executor.settle, self._recorded)
         events.released.add(self.free_slot, self.items.left, self._notify_finished, self._released)
         events.caller_left.add(self.direct_loop.wake, claim)
         events.freed.add(claim)
@@ -183,7 +215,16 @@ class Engine:
         if not self._fires:
             return (self.claim_loop, *work, self.prune_loop)
         flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
-        return (*flow, *work, self.deliveries.loop, self.prune_loop)
+        return (
+            *flow,
+            *work,
+            self.logins.loop,
+            self.attention.loop,
+            self.digests.loop,
+            self.deliveries.loop,
+            self.chats.loop,
+            self.prune_loop,
+        )
 
     @property
     def wrong_clock(self) -> Failing | None:
@@ -216,12 +257,14 @@ class Engine:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks = []
         if self._fires:
+            await self.chats.finish()
             await self.deliveries.finish()
         await self.outbox.finish()
         self.callers.close()
 
     async def abandon(self) -> None:
         """End the trees of everything that is carried, at once, and record nothing: it is no longer ours."""
+        self.chats.abandon()
         self.claimer.abandon()
         left = self.executor.abandon()
         self._recorder.forget()
@@ -365,7 +408,7 @@ class Engine:
 
     def all_ended(self, finished: Sequence[Finished]) -> None:
         """Take many outcomes."""
-        self._recorder.all_ended(finished)
+        self._recorder.all_ended(self.executor.check_called(finished))
 
     def _recorded(self, ended: Recorded) -> None:
         for finished, carried in zip(ended.batch, ended.carried, strict=True):
@@ -374,6 +417,7 @@ class Engine:
                 self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
+        self.attention.loop.wake()
         self._emptied.set()
         for carried in one_of_each_kind(ended.carried):
             self._wake_affected(carried)
@@ -391,6 +435,7 @@ class Engine:
         if claimed is None or notifies(claimed):
             self.deliveries.loop.wake()
         if claimed is None or claimed.spec.work.agent is not None:
+            self.logins.loop.wake()  # it may have been refused for a missing login
             self.cadence_loop.wake()  # it may count as activity
             if claimed is None or uses_worktree(claimed):
                 self.workspace_loop.wake()

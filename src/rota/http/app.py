@@ -15,11 +15,13 @@ from starlette.types import ASGIApp, Scope
 from rota.http import schemas
 from rota.http.api import agents as agents_api
 from rota.http.api import jobs as jobs_api
+from rota.http.api import questions as questions_api
 from rota.http.api import runs as runs_api
+from rota.http.api import stats as stats_api
 from rota.http.api import system as system_api
 from rota.http.context import ServerContext, model_of
 from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
-from rota.http.pages import agents, jobs, login, overview, page, queue, runs, system
+from rota.http.pages import agents, digest, jobs, login, overview, page, questions, queue, runs, stats, system
 from rota.http.security import Authenticator, Guard, IdempotencyMiddleware
 from rota.model.errors import JobProblems, Problem, RotaError
 
@@ -33,6 +35,9 @@ PAGES = (
     queue.pages,
     runs.pages,
     agents.pages,
+    stats.pages,
+    questions.pages,
+    digest.pages,
 )
 
 
@@ -57,6 +62,8 @@ PARTS = (
     system_api.attention_routes,
     system_api.events_routes,
     agents_api.people_routes,
+    questions_api.questions_routes,
+    stats_api.stats_routes,
     agents_api.tools_routes,
     system_api.system_routes,
     system_api.door,

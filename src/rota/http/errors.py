@@ -192,9 +192,11 @@ TITLES = {
     422: "Unprocessable Content",
 }
 STATUSES: dict[type[RotaError], int] = {
-    **dict.fromkeys((model.PolicyRefused, model.AgentRefused, model.NotYours), 403),
+    **dict.fromkeys((model.PolicyRefused, model.AgentRefused, model.NotYours, model.AnswerRefused), 403),
     **dict.fromkeys((model.UnknownJob, model.UnknownRun, model.UnknownGroup, model.UnknownAccount), 404),
     **dict.fromkeys((model.UnknownWorker, model.UnknownTarget, model.NothingNeeds, model.UnknownDelivery), 404),
+    model.UnknownQuestion: 404,
+    model.UnknownGrant: 404,
     **dict.fromkeys((model.UnknownAgent, model.UnknownTool, model.ProjectMissing, model.NotApplied), 404),
     **dict.fromkeys((model.WorkerNameTaken, model.WorkerAlive, model.StoreNotShared, model.GroupIsFinal), 409),
     **dict.fromkeys((model.GroupCompleted, model.GroupUnfinished, model.RunIsFinal, model.RunUnfinished), 409),
@@ -205,6 +207,7 @@ STATUSES: dict[type[RotaError], int] = {
     **dict.fromkeys((model.DuplicateJob, model.NotProvisional, model.ApprovalVoid, model.FileExists), 409),
     **dict.fromkeys((model.StateExists, model.AlreadyServing, model.ProjectServed, model.ProjectIncluded), 409),
     **dict.fromkeys((model.StoreShared, model.MoveRefused, model.SecretMissing), 409),
+    **dict.fromkeys((model.QuestionClosed, model.QuestionChanged, model.TooManyQuestions), 409),
     **dict.fromkeys((model.InvalidValue, model.UnknownAdapter, model.AddressRefused, model.BackupUnusable), 422),
     **dict.fromkeys((model.IntervalParseError, model.FileProblems, model.FunctionMissing), 422),
     model.SourceError: 502,

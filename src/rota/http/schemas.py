@@ -12,6 +12,8 @@ from rota.model.states import WaitingFor
 from rota.operations.admin.audit import EntryJson
 from rota.operations.budgets import AccountJson
 from rota.operations.groups import GroupEntryJson
+from rota.operations.questions.grants import GrantJson
+from rota.operations.questions.views import QuestionJson
 from rota.operations.status.attention import NeedJson
 from rota.operations.views import FireJson, JobJson, WholeJobJson
 
@@ -143,6 +145,8 @@ class System(TypedDict):
     overdue: list[dict[str, Any]]
 
 
+GrantPage = page_of(GrantJson, "GrantPage", "Standing grants of tool calls, newest first.")
+QuestionPage = page_of(QuestionJson, "QuestionPage", "A page of questions to people, newest first.")
 EntryPage = page_of(EntryJson, "EntryPage", "Lines of the audit, newest first.")
 
 
@@ -352,6 +356,13 @@ class StopWish(RequestBody):
 class ApproveWish(RequestBody):
     """The approved definition, by the digest that was shown with it."""
 
+    digest: str = Field(min_length=1, max_length=100)
+
+
+class AnswerWish(RequestBody):
+    """An answer: a choice or a text. `digest` is that of the question that was shown."""
+
+    answer: str = Field(min_length=1, max_length=4000)
     digest: str = Field(min_length=1, max_length=100)
 
 

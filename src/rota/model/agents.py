@@ -68,8 +68,18 @@ class Access(StrEnum):
     """The access of an agent to the project; each adapter translates it."""
 
     READ = "read"
+    ASK = "ask"
+    """As `read`; a person permits each further tool call."""
     WRITE = "write"
     FULL = "full"
+
+
+KEPT_ALONE = frozenset({Access.READ, Access.WRITE, Access.FULL})
+"""The levels that a program enforces without a person."""
+
+
+PERMISSIONS = "ROTA_PERMISSIONS"
+"""The variable that makes the server of a run decide about its tool calls: `only` that, or `also`."""
 
 
 class AgentProblem(StrEnum):
@@ -83,21 +93,53 @@ class AgentProblem(StrEnum):
     RESULT_INVALID = "result_invalid"
 
 
+class Attempted(StrEnum):
+    """The end of an attempt at something forbidden; `untried`: the program did not get so far."""
+
+    DENIED = "denied"
+    DONE = "done"
+    UNTRIED = "untried"
+
+
+class Certification(Struct, frozen=True):
+    """The attempts of a version of a program at what `access: read` forbids, by class."""
+
+    adapter: str
+    version: str
+    at: datetime
+    attempts: Mapping[str, Attempted] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was denied."""
+        return bool(self.attempts) and all(each is Attempted.DENIED for each in self.attempts.values())
+
+
 class Capabilities(Struct, frozen=True):
     """The limits and reports that an adapter supports; a job with an unsupported limit is refused at load."""
 
     allowed_tools: bool = False
     max_turns: bool = False
     max_usd: bool = False
+    counts_turns: bool = False
+    """Whether rota counts its turns and stops it at `max_turns`: the program itself has no such limit."""
+    loop_guard: bool = False
+    """Whether its stream shows tool calls, so that rota can count equal ones."""
     resume: bool = False
     cost: bool = False
     tools_server: bool = False
     """Whether it accepts rota's tools over MCP."""
     model: bool = True
     """Whether the model can be chosen."""
-    access: frozenset[Access] = frozenset(Access)
+    access: frozenset[Access] = KEPT_ALONE
     trust: bool = False
     """Whether it can ignore code of its working folder."""
+    args: bool = False
+    """Whether it takes further options."""
+    system_prompt: bool = False
+    """Whether a text can be added to its system prompt."""
+    add_dirs: bool = False
+    """Whether it can work in further folders."""
 
 
 class AgentTask(Struct, frozen=True):
@@ -131,6 +173,12 @@ class AgentTask(Struct, frozen=True):
     """The state folder, which it must neither read nor change except its `folder` and `cwd`; empty: none."""
     trust_project: bool = False
     """Whether the program may run code of its working folder: hooks, plugins and servers of its settings."""
+    args: tuple[str, ...] = ()
+    """Further options for the program, each with its value as one word."""
+    system_prompt: str = ""
+    """A text for the system prompt."""
+    add_dirs: tuple[str, ...] = ()
+    """Further folders with the same access as `cwd`."""
     cancelled: Callable[[], bool] = lambda: False
 
 
@@ -207,6 +255,14 @@ class AgentSession(Struct, frozen=True):
     """The adapter of its program."""
 
 
+class PersonAnswer(Struct, frozen=True):
+    """A question of an earlier run and its answer; None: no answer came in time."""
+
+    number: int
+    text: str
+    answer: str | None
+
+
 class Brief(Struct, frozen=True):
     """The data of one agent run beyond its job's definition, collected before its start."""
 
@@ -214,9 +270,23 @@ class Brief(Struct, frozen=True):
     """The output of the conditions, in their order."""
     session: AgentSession | None = None
     last_summary: str | None = None
+    postcondition: str | None = None
+    """The failure of the postcondition after the attempt before."""
     item: WorkItem | None = None
     workspace: str | None = None
     """The folder to work in; None: the job's own."""
+    branch: str | None = None
+    """The branch of its worktree."""
+    results: Mapping[str, str] = field(default_factory=dict)
+    """The answers of other jobs that its prompt has, by job."""
+    continues: Mapping[str, Any] | None = None
+    """The workspace of the run whose session it continues after a rate limit; None: it continues none."""
+    reply: str | None = None
+    """The task of a run that a reply started, in the place of the job's own."""
+    answers: tuple[PersonAnswer, ...] = ()
+    """The answers of people to questions of earlier runs."""
+    answered: bool = False
+    """Whether the session goes on with these answers instead of the task."""
 
 
 NO_BRIEF = Brief()
@@ -253,12 +323,15 @@ class Refusal(Struct, frozen=True):
     why: str
     resets_at: datetime | None = None
     run_id: str | None = None
-    outage: bool = False
-    """Whether the provider failed instead of limiting: it is probed sooner and more often."""
+    problem: AgentProblem = AgentProblem.QUOTA
+    """`quota`, `outage` or `auth`."""
 
 
 class ProviderHold(Struct, frozen=True):
-    """A rate-limited provider. `until` None: the hold is over, and only the count of refusals is stored."""
+    """A held provider. `until` None: the hold is over, and only the count of refusals is stored.
+
+    A hold for a missing login (`problem` is `auth`) does not end at `until`: the login is checked then.
+    """
 
     provider: str
     until: datetime | None
@@ -269,3 +342,11 @@ class ProviderHold(Struct, frozen=True):
     why: str
     run_id: str | None
     set_at: datetime
+    problem: AgentProblem
+    since: datetime
+    """The first of these refusals in a row."""
+
+    @property
+    def login(self) -> bool:
+        """Whether the hold ends only with a login."""
+        return self.problem is AgentProblem.AUTH

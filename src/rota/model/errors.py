@@ -389,6 +389,61 @@ class ApprovalVoid(RotaError, code="approval_void"):
         )
 
 
+class UnknownQuestion(RotaError, code="unknown_question"):
+    """No question has this number."""
+
+    def __init__(self, number: object) -> None:
+        super().__init__(f"there is no question {shown(number)}", hint="list them with `rota questions`")
+
+
+class UnknownGrant(RotaError, code="unknown_grant"):
+    """No standing grant has this number."""
+
+    def __init__(self, number: object) -> None:
+        super().__init__(f"there is no grant {shown(number)}", hint="list them with `rota grants`")
+
+
+class QuestionClosed(RotaError, code="question_closed"):
+    """The question is answered, expired or withdrawn; its first end counts."""
+
+    def __init__(self, number: int, state: str) -> None:
+        super().__init__(f"question {number} is {state}", hint=f"read it with `rota questions show {number}`")
+
+
+class QuestionChanged(RotaError, code="question_changed"):
+    """The subject of the question changed since the actor saw it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"question {number}: it changed since you were asked, and nothing was done",
+            hint="read the present questions with `rota questions`",
+        )
+
+
+class AnswerRefused(RotaError, code="answer_refused"):
+    """This actor may not answer the question."""
+
+    def __init__(self, number: int, actor: str) -> None:
+        super().__init__(
+            f"{actor} may not answer question {number}",
+            hint=f"`rota questions show {number}` lists the actors that may",
+        )
+
+
+class AnswerInvalid(InvalidValue, code="answer_invalid"):
+    """The answer is none of the choices, is empty, or is too long."""
+
+
+class TooManyQuestions(RotaError, code="too_many_questions"):
+    """The limit of open questions is reached."""
+
+    def __init__(self, limit: int, of: str) -> None:
+        super().__init__(
+            f"{of} has {limit} open questions, which is the limit",
+            hint="answer some of them: `rota questions` lists them",
+        )
+
+
 class SpawnFailed(RotaError, code="spawn_failed"):
     """A process could not be started."""
 
@@ -618,6 +673,18 @@ class AlreadyServing(RotaError, code="already_serving"):
             f"{server} already serves {state}", hint="stop it with `rota stop`, or use its commands: `rota status`"
         )
         self.pid = pid
+
+
+class CronInCharge(AlreadyServing, code="cron_in_charge"):
+    """The crontab still has lines that a takeover gives to this project: both would run them."""
+
+    def __init__(self, lines: int, folder: str) -> None:
+        RotaError.__init__(
+            self,
+            f"cron still runs {lines} of the jobs of {folder}",
+            hint="`rota takeover crontab` gives them to rota; `rota takeover status` shows them",
+        )
+        self.pid = None
 
 
 class ProjectServed(RotaError, code="project_served"):

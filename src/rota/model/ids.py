@@ -55,13 +55,31 @@ class IdSource:
                 self._begin(max(ms, self._ms + 1))
             return _text(self._ms, self._random)
 
+    def many(self, now: datetime, count: int) -> list[str]:
+        """Return new identifiers for events at the same time."""
+        with self._lock:
+            ms = to_ms(now)
+            made: list[str] = []
+            if ms != self._ms and count:
+                self._begin(max(ms, self._ms + 1))
+                made.append(_text(self._ms, self._random))
+            left = count - len(made)
+            steps = self._randomness(_STEP_BYTES * left)
+            for start in range(0, _STEP_BYTES * left, _STEP_BYTES):
+                self._step(steps[start : start + _STEP_BYTES])
+                made.append(_text(self._ms, self._random))
+            return made
+
     def _begin(self, ms: int) -> None:
         self._ms = ms
         # The top bit is free, so that counting from here does not overflow.
         self._random = int.from_bytes(self._randomness(10)) & (_RANDOM_MASK >> 1)
 
     def _count_on(self) -> None:
-        self._random += 1 + int.from_bytes(self._randomness(_STEP_BYTES))
+        self._step(self._randomness(_STEP_BYTES))
+
+    def _step(self, by: bytes) -> None:
+        self._random += 1 + int.from_bytes(by)
         if self._random > _RANDOM_MASK:
             self._begin(self._ms + 1)
 
@@ -93,6 +111,7 @@ def is_id(text: str) -> bool:
 
 _default = IdSource()
 new_id = _default.new
+new_ids = _default.many
 stay_above = _default.stay_above
 leave = _default.leave
 begin_again = _default.begin_again

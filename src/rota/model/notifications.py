@@ -1,9 +1,11 @@
 """Notifications: events, targets, deliveries and their results."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 TIMEOUT = timedelta(seconds=15)
 """The timeout of one attempt."""
@@ -21,12 +23,30 @@ class Event(StrEnum):
     MISSED = "missed"
     RECOVERED = "recovered"
     LATE = "late"
+    ATTENTION = "attention"
+    RESOLVED = "resolved"
+    PING = "ping"
+    """Sent to the health check of a job alone."""
+    DIGEST = "digest"
+    """Sent at the times of `digest` alone."""
+    RESULT = "result"
+    """The answer of an agent; sent only to the targets of `deliver`."""
     TEST = "test"
     """Sent only by `rota notify`."""
 
 
 USUAL = (Event.FAILED, Event.LATE, Event.RECOVERED)
 """The events of a target without `on`."""
+OF_ITEMS = (Event.ATTENTION, Event.RESOLVED)
+"""The events of attention items, which belong to no run."""
+
+
+class PingSignal(StrEnum):
+    """A signal to the health check of a job."""
+
+    START = "start"
+    SUCCESS = "success"
+    FAIL = "fail"
 
 
 class Channel(StrEnum):
@@ -35,7 +55,33 @@ class Channel(StrEnum):
     WEBHOOK = "webhook"
     APPRISE = "apprise"
     TELEGRAM = "telegram"
+    SLACK = "slack"
     COMMAND = "command"
+
+
+PROGRAMS = (Channel.WEBHOOK, Channel.COMMAND)
+"""The channels that programs read; people read the others."""
+
+
+def usual_events(channel: Channel) -> tuple[Event, ...]:
+    """Return the events of a target without `on`: people also hear of what needs attention."""
+    return USUAL if channel in PROGRAMS else (*USUAL, Event.ATTENTION)
+
+
+CHATS = (Channel.TELEGRAM, Channel.SLACK)
+"""The channels with a way back."""
+API_URLS = {Channel.TELEGRAM: "https://api.telegram.org", Channel.SLACK: "https://slack.com/api"}
+
+
+class ChatCommands(Struct, frozen=True):
+    """The commands that people may send from a chat: the jobs to run and to pause, and the status."""
+
+    run: tuple[str, ...] = ()
+    pause: tuple[str, ...] = ()
+    status: bool = False
+
+
+NO_COMMANDS = ChatCommands()
 
 
 class Target(Struct, frozen=True):
@@ -45,7 +91,7 @@ class Target(Struct, frozen=True):
     channel: Channel
     on: tuple[Event, ...] = USUAL
     address: str = ""
-    """The address; of Telegram the chat, with the bot's token in `address_secret`."""
+    """The address; of Telegram and Slack the chat, with the bot's token in `address_secret`."""
     address_secret: str = ""
     command: tuple[str, ...] = ()
     signing: tuple[str, ...] = ()
@@ -55,8 +101,29 @@ class Target(Struct, frozen=True):
     remind: timedelta | None = REMIND
     """The interval of reminders about a failing job; None: every failure."""
     timeout: timedelta = TIMEOUT
+    digest: tuple[str, ...] = ()
+    """The times of day, in the project's zone, at which it gets a digest."""
     cwd: str = ""
     """The folder of a command; empty: the scheduler's project."""
+    users: tuple[str, ...] = ()
+    """The people in the chat that may answer, reply and send commands; empty: it is only written to."""
+    commands: ChatCommands = NO_COMMANDS
+    questions: bool = True
+    """Whether open questions are sent to the chat; only with `users`."""
+    app_secret: str = ""
+    """The name of the secret with the app token of Slack."""
+    api_url: str = ""
+    """The address of another server with the same API; empty: that of the service."""
+
+    @property
+    def bot(self) -> str:
+        """The key of the bot of a chat: several chats may share it."""
+        return " ".join(part for part in (self.channel.value, self.address_secret, self.api_url) if part)
+
+    @property
+    def api(self) -> str:
+        """The address of the API of a chat."""
+        return self.api_url or API_URLS[self.channel]
 
     @property
     def endpoint(self) -> str:
@@ -74,10 +141,13 @@ class DeliveryStatus(StrEnum):
 
 
 class Delivery(Struct, frozen=True):
-    """An event for a target. Its id is the same over all attempts, so that a receiver can detect duplicates."""
+    """An event for a target. Its id is the same over all attempts, so that a receiver can detect duplicates.
+
+    `subject` is the run, or what else it is about; `payload` is its message, if it is about no run.
+    """
 
     id: str
-    run_id: str
+    run_id: str | None
     handle: str
     event: Event
     target: str
@@ -92,6 +162,10 @@ class Delivery(Struct, frozen=True):
     answer: int | None
     """The HTTP status, or the exit code of a command."""
     error: str | None
+    subject: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    line: str | None = None
+    """Deliveries of a line are sent one after the other."""
 
 
 class DeliveryResult(Struct, frozen=True):
@@ -104,3 +178,5 @@ class DeliveryResult(Struct, frozen=True):
     gone: bool = False
     hopeless: bool = False
     """Whether a retry cannot succeed: the address is refused."""
+    message: str = ""
+    """The identifier of the message in its chat."""

@@ -14,9 +14,13 @@ from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure, WorkSource
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 
 SUMMARY_LIMIT = 1000
+RESULT_LIMIT = 1_000_000
+"""The bytes of a stored result; the longest summary fits in many times over."""
 ERROR_LIMIT = 2000
 PARAMS_LIMIT = 64 * 1024
 STATE_LIMIT = 16 * 1024
+POSTCONDITION = "postcondition"
+"""The key of a run's decisions for the end of its postcondition."""
 SCHEDULER_STATE_LIMIT = 64 * 1024
 ARTIFACTS_LIMIT = 16 * 1024
 
@@ -132,6 +136,12 @@ class Run(Struct, frozen=True):
         return f"{self.job}:{self.number}"
 
     @property
+    def checked(self) -> bool | None:
+        """Whether the postcondition passed; None: it did not run."""
+        stored = self.decisions.get(POSTCONDITION)
+        return None if stored is None else bool(stored.get("passed"))
+
+    @property
     def nominal(self) -> datetime:
         """The instant of placeholders and ROTA_DATE."""
         return self.scheduled_for or self.created_at
@@ -198,6 +208,14 @@ class Execution(Struct, frozen=True):
     artifacts: Mapping[str, Any]
 
 
+class PostconditionResult(Struct, frozen=True):
+    """The end of a postcondition; `output` has its last lines if it failed."""
+
+    passed: bool
+    exit_code: int | None = None
+    output: str = ""
+
+
 class Outcome(Struct, frozen=True):
     """The end of an execution, or of a run that never started, as runners and gates report it."""
 
@@ -206,6 +224,8 @@ class Outcome(Struct, frozen=True):
     exit_code: int | None = None
     error: str | None = None
     summary: str | None = None
+    result: str | None = None
+    """The whole answer, if the summary does not have it all."""
     state: Mapping[str, Any] | None = None
     scheduler_state: Mapping[str, Any] | None = None
     """The changed keys of the shared document; None deletes a key."""
@@ -224,12 +244,16 @@ class Outcome(Struct, frozen=True):
     """The tools that an agent requested and did not get."""
     provider: str | None = None
     """The provider of an agent, held after a rate limit."""
+    agent: str | None = None
+    """The agent that did the work, of a list."""
     resets_at: datetime | None = None
     """The stated end of a rate limit."""
     poll: Mapping[str, Any] | None = None
     """The data of a poll."""
     suggested: float | None = None
     """The poll interval in seconds that the server suggests."""
+    postcondition: PostconditionResult | None = None
+    """None: it did not run."""
 
 
 class ProcessIdentity(Struct, frozen=True):
@@ -253,6 +277,23 @@ def cut(text: str | None, limit: int) -> str | None:
     if text is None or len(text) <= limit:
         return text
     return text[: limit - 1] + "…"
+
+
+def whole_result(text: str | None) -> str | None:
+    """Return the result to store beside a summary, None if the summary has the whole text.
+
+    >>> whole_result("short") is None, len(whole_result("long " * 500) or "")
+    (True, 2500)
+    """
+    return None if text is None or len(text) <= SUMMARY_LIMIT else bounded_result(text)
+
+
+def bounded_result(text: str) -> str:
+    """Return a text cut to 1 MB, the cut marked, without characters that a database refuses."""
+    data = text.replace("\0", "").encode("utf-8", "replace")
+    if len(data) <= RESULT_LIMIT:
+        return data.decode()
+    return data[: RESULT_LIMIT - len("…".encode())].decode(errors="ignore") + "…"
 
 
 class Worktree(Struct, frozen=True):

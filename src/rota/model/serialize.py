@@ -160,6 +160,7 @@ class RunJson(typing.TypedDict):
     usage: dict[str, Any] | None
     denied_tools: list[str]
     session_id: str | None
+    checked: bool | None
 
 
 class DeliveryJson(typing.TypedDict):
@@ -167,7 +168,7 @@ class DeliveryJson(typing.TypedDict):
 
     id: str
     run: str
-    run_id: str
+    run_id: str | None
     event: str
     target: str
     status: str

@@ -86,11 +86,19 @@ class SessionMode(StrEnum):
     RESUME = "resume"
 
 
+class OnQuota(StrEnum):
+    """Whether a run that its provider refused ends there, or a later one continues its session."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+
+
 class Carry(StrEnum):
     """The data of earlier runs in an agent's prompt."""
 
     LAST_SUMMARY = "last_summary"
     STATE = "state"
+    POSTCONDITION = "postcondition"
 
 
 class Workspace(StrEnum):
@@ -280,6 +288,38 @@ class AfterStep(Struct, frozen=True):
     cwd: StepFolder = StepFolder.WORKSPACE
 
 
+class Postcondition(Struct, frozen=True):
+    """A command, or a shell text, that decides after the work's success whether the run succeeded."""
+
+    command: tuple[str, ...] = ()
+    shell: str = ""
+    timeout: timedelta = timedelta(minutes=10)
+
+
+class Limits(Struct, frozen=True):
+    """The most that all processes of a run may use: bytes of memory, processors, and processes at the same time."""
+
+    memory: int | None = None
+    cpus: float | None = None
+    processes: int | None = None
+
+
+class Sandbox(Struct, frozen=True):
+    """The enclosure of the processes of a run: bubblewrap, or a container if `image` names one."""
+
+    image: str = ""
+    runtime: str = "docker"
+    network: bool = True
+    hosts: tuple[str, ...] = ()
+    """The only hosts it can reach, by a proxy; empty: all or none, as `network` says."""
+    write: tuple[str, ...] = ()
+    """Paths outside the working folder that it may change."""
+    user: str = ""
+    """The user in a container; empty: the user of the scheduler."""
+    limits: Limits | None = None
+    """The limits of a container that are written beside its image."""
+
+
 class WorkSource(Struct, frozen=True):
     """The source of a run's work item: a repository, a folder, an address, or a Python class."""
 
@@ -305,7 +345,51 @@ class WorkSource(Struct, frozen=True):
         return f"{self.title} {json.dumps(dict(own), sort_keys=True, default=str)}"
 
 
+class DeliverWhen(StrEnum):
+    """The runs of an agent whose answer is delivered; a failure always is."""
+
+    ALWAYS = "always"
+    SAID = "said"
+    FAILED = "failed"
+
+
+class Deliver(Struct, frozen=True):
+    """The targets of an agent's whole answer."""
+
+    to: tuple[str, ...]
+    when: DeliverWhen = DeliverWhen.SAID
+
+
 PROMPT_LIMIT = 1_000_000
+LOOP_GUARD = 8
+
+
+class AgentChoice(Struct, frozen=True):
+    """An agent, or a model of an agent, that may do the work of a job; `pools`: all pools of a run that it does."""
+
+    agent: str
+    adapter: str
+    provider: str
+    pools: "tuple[Draw, ...]" = ()
+    model: str | None = None
+    max_turns: int | None = None
+    max_concurrent: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    function: str = ""
+    called: bool = False
+    account: str = ""
+    account_dir: str = ""
+    args: tuple[str, ...] = ()
+    system_prompt: str = ""
+
+    @property
+    def title(self) -> str:
+        """The choice in messages.
+
+        >>> AgentChoice("reviewer", "claude", "anthropic", model="haiku").title
+        'reviewer (haiku)'
+        """
+        return f"{self.agent} ({self.model})" if self.model else self.agent
 
 
 class AgentWork(Struct, frozen=True):
@@ -320,6 +404,10 @@ class AgentWork(Struct, frozen=True):
     access: Access = Access.READ
     max_turns: int | None = None
     max_usd: float | None = None
+    answered_by: tuple[str, ...] = ()
+    """The actors that may answer questions of its runs; empty: any with the right to answer."""
+    loop_guard: int | None = LOOP_GUARD
+    """How often in a row it may make the same tool call, if its adapter shows calls; None: any number."""
     allowed_tools: tuple[str, ...] = ()
     max_concurrent: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -334,10 +422,25 @@ class AgentWork(Struct, frozen=True):
     """Whether its program may run code of its working folder: hooks, plugins and servers of its settings."""
     placeholders: bool = True
     """Whether placeholders in its prompt are replaced."""
+    on_quota: OnQuota = OnQuota.FAIL
     function: str = ""
     """The Python function of the agent, by its registered name or as module:function; empty: none."""
     called: bool = False
     """Whether it is called inside the scheduler's process."""
+    account: str = ""
+    """The login of its program, with a provider hold of its own; empty: the user's."""
+    account_dir: str = ""
+    """The login folder of the account; empty: the default one."""
+    args: tuple[str, ...] = ()
+    """Further options for its program."""
+    system_prompt: str = ""
+    """A text that is added to its system prompt."""
+    add_dirs: tuple[str, ...] = ()
+    """Further folders with the access of its own, relative to the project."""
+    choices: tuple[AgentChoice, ...] = ()
+    """The agents and models that may do the work, the preferred first; empty: this agent alone."""
+    deliver: Deliver | None = None
+    """The targets of its answers; None: none."""
 
 
 class Work(Struct, frozen=True):
@@ -355,11 +458,15 @@ class Work(Struct, frozen=True):
     env_file: str | None = None
     cwd: str = "."
     timeout: timedelta | None = timedelta(minutes=10)
+    idle_timeout: timedelta | None = None
     term_grace: timedelta = timedelta(seconds=10)
     isolate: Isolate = Isolate.THREAD
     output: OutputPolicy = OutputPolicy.FULL
     on_restart: OnRestart = OnRestart.ADOPT
     agent: AgentWork | None = None
+    postcondition: Postcondition | None = None
+    sandbox: Sandbox | None = None
+    limits: Limits | None = None
     url: str = ""
     headers: tuple[EnvValue, ...] = ()
     members: tuple[Member, ...] = ()
@@ -474,11 +581,33 @@ class JobSpec(Struct, frozen=True):
     """Targets that the job declares in place."""
     finish_by: str = ""
     """The time of the day, as 06:00, by which a scheduled run must have finished; empty: any."""
+    ping: Target | None = None
+    """The health check that hears of each start and end."""
 
     @property
     def notifies(self) -> bool:
         """Whether the job has notification targets."""
-        return bool(self.notify or self.notify_own)
+        return bool(self.notify or self.notify_own or self.deliver)
+
+    @property
+    def deliver(self) -> Deliver | None:
+        """The targets of an agent's answers."""
+        return None if self.work.agent is None else self.work.agent.deliver
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of all declared targets that the job uses."""
+        return (*self.notify, *(self.deliver.to if self.deliver else ()))
+
+    @property
+    def own_targets(self) -> tuple[Target, ...]:
+        """The receivers that the job declares itself."""
+        return self.notify_own if self.ping is None else (*self.notify_own, self.ping)
+
+    @property
+    def reports(self) -> bool:
+        """Whether the ends of its runs are sent: to notification targets, or as a ping."""
+        return self.notifies or self.ping is not None
 
 
 class Names(Struct, frozen=True):

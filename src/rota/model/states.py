@@ -105,11 +105,15 @@ class Reason(StrEnum):
     PAUSED = "paused", Status.SKIPPED
     BACKING_OFF = "backing_off", Status.SKIPPED
     EXCLUDED = "excluded", Status.SKIPPED
+    NO_ANSWER = "no_answer", Status.SKIPPED
 
     EXIT_CODE = "exit_code"
     EXCEPTION = "exception"
     MEMBERS_FAILED = "members_failed"
     TIMED_OUT = "timed_out"
+    IDLE = "idle"
+    LOOPING = "looping"
+    POSTCONDITION_FAILED = "postcondition_failed"
     PROCESS_RESTARTED = "process_restarted"
     WORKER_LOST = "worker_lost"
     SHUTDOWN = "shutdown"
@@ -145,6 +149,7 @@ class WaitingFor(StrEnum):
     POLL = "poll"
     PREDECESSOR = "predecessor"
     REPLACED_RUN = "replaced_run"
+    ANSWER = "answer"
 
 
 class Held(StrEnum):
@@ -165,7 +170,9 @@ class Trigger(StrEnum):
     RETRY = "retry"
     GROUP = "group"
     BACKFILL = "backfill"
+    ANSWER = "answer"  # of a run that goes on with the answer of a person
     NEED = "need"  # a poll that another run needs and no schedule fires
+    REPLY = "reply"  # a reply in a chat to the answer of an agent
     DIRECT = "direct"  # of a direct call, which has no run
 
 

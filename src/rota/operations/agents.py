@@ -1,12 +1,11 @@
 """Agents as users see them: configuration, probe on this machine, and current state."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,19 +14,22 @@ from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter
 from rota.agents.registry import AgentProbe, adapter, probe
-from rota.declare.agents import Agent, default_access, pool_of
+from rota.declare.agents import Agent, LoginAccount, default_access, pool_of
+from rota.engine.transactions.agents import note_check
+from rota.model.agents import Certification
 from rota.model.errors import FileProblems, RotaError, UnknownAgent, nearest
 from rota.model.records import Job, Run
 from rota.model.serialize import run_json
-from rota.model.spec import AgentWork, JobSpec
+from rota.model.spec import AgentChoice, AgentWork, JobSpec
 from rota.operations.capacity import HoldView, hold_json, hold_views
 from rota.operations.project.load import is_trusted, load_project
 from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import asks
 from rota.operations.status.heartbeat import heartbeat
-from rota.runners.environment import find_secret, inherited, read_env_file
+from rota.runners.environment import inherited, login_environment
+from rota.settings import account_folder
 from rota.store.driver import Database, Store
-from rota.store.tables import jobs, queue, run_queries
+from rota.store.tables import activity, jobs, queue, run_queries
 from rota.text.jobs import remedy_of
 
 COMMAND_OPTIONS = frozenset({"version", "login"})
@@ -46,6 +48,8 @@ class NamedAgent(Struct, frozen=True):
     provider: str = ""
     specs: tuple[JobSpec, ...] = ()
     function: str = ""
+    account: str = ""
+    account_dir: str = ""
 
     @property
     def kind(self) -> Adapter | None:
@@ -54,6 +58,13 @@ class NamedAgent(Struct, frozen=True):
             return adapter(self.adapter, self.options)
         except RotaError:
             return None
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Its providers: one, or one for each model of a list."""
+        works = [spec.work.agent for spec in self.specs if spec.work.agent is not None]
+        listed = [one.provider for work in works for one in work.choices if one.agent == self.name]
+        return tuple(dict.fromkeys([self.provider, *listed]))
 
     @property
     def enabled(self) -> bool:
@@ -67,9 +78,21 @@ class AgentView(Struct, frozen=True):
     known: NamedAgent
     found: AgentProbe
     remedy: str = ""
+    login: Mapping[str, str] = field(default_factory=dict)
+    """The variable with the login folder of its account."""
     running: int = 0
     held: HoldView | None = None
     last: Run | None = None
+    certified: Certification | None = None
+    """The newest certification of its program, maybe of another version."""
+
+    @property
+    def sign_in(self) -> str:
+        """The command with which a person logs in to its account."""
+        kind = self.known.kind
+        named = "".join(f"{name}={shlex.quote(folder)} " for name, folder in self.login.items())
+        made = "".join(f"mkdir -p {shlex.quote(folder)} && " for folder in self.login.values())
+        return f"{made}{named}{kind.sign_in}" if kind is not None and named else ""
 
     @property
     def pool(self) -> str:
@@ -110,7 +133,7 @@ def look_at_agents(
     else:
         probes = probe_each([(_without_commands(agent), environ) for agent in agents])
     views = [
-        AgentView(agent, seen, remedy_of(seen, _missing_logins(agent, seen, environ)))
+        _with_remedy(AgentView(agent, seen, login=login_of(agent, environment)), environ)
         for agent, seen in zip(agents, probes, strict=True)
     ]
     if store is not None:
@@ -142,8 +165,17 @@ def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[Name
     for spec in specs:
         work = spec.work.agent
         if work is not None:
-            unlisted = NamedAgent(work.agent, work.adapter, dict(work.options), work.max_concurrent)
-            agents[work.agent] = _with_job(agents.get(work.agent) or unlisted, spec, work)
+            each: tuple[AgentWork | AgentChoice, ...] = work.choices or (work,)
+            for one in each:
+                unlisted = NamedAgent(
+                    one.agent,
+                    one.adapter,
+                    dict(one.options),
+                    one.max_concurrent,
+                    account=one.account,
+                    account_dir=one.account_dir,
+                )
+                agents[one.agent] = _with_job(agents.get(one.agent) or unlisted, spec, one, access=work.access.value)
     return [
         agent
         if agent.access or agent.kind is None
@@ -154,20 +186,25 @@ def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[Name
 
 def _of_entry(entry: Agent) -> NamedAgent:
     keys = entry.keys
-    models = (str(keys["model"]),) if keys.get("model") else ()
+    written = keys.get("model") or ()
+    models = written if isinstance(written, tuple) else (str(written),)
     access = (str(keys["access"]),) if keys.get("access") else ()
     agent = NamedAgent(entry.name, entry.adapter, dict(entry.options), entry.max_concurrent, models, access)
-    provider = agent.kind.provider_for(keys.get("model")) if agent.kind else ""
-    return replace(agent, function=entry.function, provider=provider)
+    provider = agent.kind.provider_for(next(iter(models), None)) if agent.kind else ""
+    account: LoginAccount | None = keys.get("account")
+    if account is None:
+        return replace(agent, function=entry.function, provider=provider)
+    provider = f"{provider}/{account.name}"
+    return replace(agent, function=entry.function, provider=provider, account=account.name, account_dir=account.dir)
 
 
-def _with_job(agent: NamedAgent, spec: JobSpec, work: AgentWork) -> NamedAgent:
-    models = (*agent.models, *([work.model] if work.model else []))
+def _with_job(agent: NamedAgent, spec: JobSpec, one: AgentWork | AgentChoice, *, access: str) -> NamedAgent:
+    models = (*agent.models, *([one.model] if one.model else []))
     return replace(
         agent,
         models=tuple(dict.fromkeys(models)),
-        access=tuple(dict.fromkeys((*agent.access, work.access.value))),
-        provider=work.provider,
+        access=tuple(dict.fromkeys((*agent.access, access))),
+        provider=one.provider,
         function=agent.function or spec.work.function,
         specs=(*agent.specs, spec),
     )
@@ -184,20 +221,17 @@ def _scheduler_environ(place: ProjectPaths) -> Mapping[str, str] | None:
 
 def environment_of(agent: NamedAgent, environ: Mapping[str, str], place: ProjectPaths) -> dict[str, str]:
     """Return the environment of an agent's runs, of all its jobs together."""
-    variables, credentials = inherited(environ), environ.get("CREDENTIALS_DIRECTORY")
+    variables = inherited(environ)
     for spec in agent.specs:
-        work = spec.work
-        variables |= {name: environ[name] for name in work.env_pass if name in environ}
-        if work.env_file is not None:
-            with suppress(RotaError):
-                variables |= read_env_file(Path(work.project or place.folder) / Path(work.env_file).expanduser())
-        for variable in work.env:
-            value = variable.value
-            if variable.secret is not None:
-                with suppress(RotaError):
-                    value = find_secret(variable.secret, credentials=credentials, environ=environ, state=place.state)
-            variables |= {} if value is None else {variable.name: value}
-    return variables
+        variables |= login_environment(spec.work, environ, project=place.folder, state=place.state)
+    return variables | login_of(agent, environ)
+
+
+def login_of(agent: NamedAgent, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with the login folder of an agent's account; none without an account."""
+    if not agent.account or agent.kind is None or not agent.kind.home:
+        return {}
+    return {agent.kind.home: account_folder(environ, agent.adapter, agent.account, agent.account_dir)}
 
 
 def probe_each(agents: Sequence[tuple[NamedAgent, Mapping[str, str]]]) -> list[AgentProbe]:
@@ -212,6 +246,21 @@ def probe_each(agents: Sequence[tuple[NamedAgent, Mapping[str, str]]]) -> list[A
     return [replace(probes[key], name=agent.name) for key, (agent, _) in zip(keys, agents, strict=True)]
 
 
+def release_logged_in(store: Store, views: Sequence[AgentView], *, now: datetime) -> list[str]:
+    """Release the providers that wait for a login and whose probed agents all work; return them."""
+    broken = {view.known.provider for view in views if view.found.problem}
+    works = {view.known.provider for view in views} - broken
+
+    def release(db: Database) -> list[str]:
+        held = [hold for hold in queue.holds(db) if hold.login and hold.provider in works]
+        released = [hold.provider for hold in held if note_check(db, hold, works=True, now=now)]
+        if released:
+            activity.touch(db, what="release", now=now)
+        return released
+
+    return store.write(release)
+
+
 def _without_commands(agent: NamedAgent) -> NamedAgent:
     return replace(agent, options={key: value for key, value in agent.options.items() if key not in COMMAND_OPTIONS})
 
@@ -222,6 +271,11 @@ def _probe(agent: NamedAgent, environ: Mapping[str, str]) -> AgentProbe:
         # a function: it was imported when the file was read
         return AgentProbe(agent.name, agent.function or agent.adapter, headless=True)
     return probe(kind, environ, agent.options)
+
+
+def _with_remedy(view: AgentView, environ: Mapping[str, str]) -> AgentView:
+    missing = _missing_logins(view.known, view.found, environ)
+    return replace(view, remedy=remedy_of(view.found, missing, sign_in=view.sign_in))
 
 
 def _missing_logins(agent: NamedAgent, found: AgentProbe, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -239,7 +293,8 @@ def _standing(db: Database, *, views: Sequence[AgentView]) -> list[AgentView]:
         replace(
             view,
             running=used.get(view.pool, 0),
-            held=held.get(view.known.provider),
+            held=next((held[name] for name in view.known.providers if name in held), None),
+            certified=activity.certification(db, view.known.adapter),
             last=_last(db, [job for job in stored if asks(job, view.known.name)]),
         )
         for view in views
@@ -256,16 +311,25 @@ def agents_json(view: AgentsView) -> dict[str, Any]:
     return {"agents": [_agent_json(agent) for agent in view.agents], "problem": view.problem}
 
 
+def _certified(view: AgentView) -> bool | None:
+    """Return whether the installed version is certified; None: no attempt was made."""
+    made = view.certified
+    return None if made is None else made.passed and made.version == view.found.version
+
+
 def _agent_json(view: AgentView) -> dict[str, Any]:
     agent, probed = view.known, view.found
     return {
         "name": agent.name,
         "adapter": agent.adapter,
         "provider": agent.provider or None,
+        "account": agent.account or None,
+        "login_folder": next(iter(view.login.values()), None),
         "models": list(agent.models),
         "access": list(agent.access),
         "path": probed.path,
         "version": probed.version or None,
+        "certified": _certified(view),
         "logged_in": probed.logged_in,
         "headless": probed.headless,
         "problem": probed.problem,

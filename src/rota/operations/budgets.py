@@ -233,6 +233,7 @@ class By(StrEnum):
     JOB = "job"
     AGENT = "agent"
     MODEL = "model"
+    OUTCOME = "outcome"
     DAY = "day"
 
 
@@ -263,7 +264,12 @@ def look_at_usage(
     return store.read(read)
 
 
-_READERS = {By.JOB: budgets.used_by_job, By.AGENT: budgets.used_by_agent, By.MODEL: budgets.used_by_model}
+_READERS = {
+    By.JOB: budgets.used_by_job,
+    By.AGENT: budgets.used_by_agent,
+    By.MODEL: budgets.used_by_model,
+    By.OUTCOME: budgets.used_by_outcome,
+}
 
 
 def by_day(quarters: Sequence[tuple[datetime, Used]], tz: str) -> list[Used]:

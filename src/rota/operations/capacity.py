@@ -118,8 +118,10 @@ def hold_of_job(store: Store, name: str) -> ProviderHold | None:
     def read(db: Database) -> ProviderHold | None:
         job = jobs.job_by_name(db, name)
         agent = job.spec.work.agent if job is not None else None
-        hold = queue.hold_of(db, agent.provider) if agent is not None else None
-        return hold if hold is not None and hold.until is not None else None
+        providers = [] if agent is None else [one.provider for one in (agent.choices or (agent,))]
+        holds = [queue.hold_of(db, provider) for provider in providers]
+        held = [hold for hold in holds if hold is not None and hold.until is not None]
+        return held[0] if held and len(held) == len(providers) else None
 
     return store.read(read)
 
@@ -132,8 +134,10 @@ def release_provider(store: Store, name: str, *, now: datetime, dry_run: bool = 
 
 def _release(db: Database, *, name: str, now: datetime) -> HoldView:
     held = {view.hold.provider: view for view in hold_views(db)}
-    agents = (job.spec.work.agent for job in jobs.all_jobs(db) if job.retired_at is None)
-    of_agent = next((agent.provider for agent in agents if agent is not None and agent.agent == name), None)
+    works = [job.spec.work.agent for job in jobs.all_jobs(db) if job.retired_at is None]
+    agents = (one for work in works if work is not None for one in (work.choices or (work,)))
+    named = [agent.provider for agent in agents if agent.agent == name]
+    of_agent = next((provider for provider in named if provider in held), next(iter(named), None))
     provider = name if name in held else of_agent
     if provider not in held:
         raise ProviderNotHeld(name, nearest(name, held) or sorted(held))
@@ -150,6 +154,7 @@ def hold_json(view: HoldView) -> dict[str, Any]:
         "provider": hold.provider,
         "until": iso_or_none(hold.until),
         "stated": hold.stated,
+        "problem": hold.problem.value,
         "why": hold.why,
         "run": view.run,
         "since": iso(hold.set_at),

@@ -17,7 +17,7 @@ from rota.declare.registry import BUILTIN_CONDITIONS, asked_elsewhere
 from rota.engine.activity import KIND
 from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.functions import FunctionTable, InProcessFunctions
-from rota.engine.loops.executor import Fact, facts_of, remembered
+from rota.engine.loops.executor import Fact, facts_of, remembered, result_jobs_of
 from rota.engine.loops.firer import FIRES_A_ROUND
 from rota.engine.loops.work_sources import ThreadedSources
 from rota.engine.membership.locks import read_worker, worker_here
@@ -42,7 +42,7 @@ from rota.operations.project.load import Loaded, is_trusted, load_project
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.run_actions import merged_params, refuse_disabled
 from rota.rules.admission import Admission, After, Allow, ConditionResult, Refuse, Replace, decide
-from rota.rules.agents import BRANCHES, branch_name
+from rota.rules.agents import BRANCHES, branch_name, choose, with_choice
 from rota.rules.budgets import Charge
 from rota.rules.queue_order import Pool
 from rota.runners import worktree as git
@@ -142,13 +142,18 @@ class AgentRequest(Struct, frozen=True):
     problem: str | None = None
 
 
-def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claimed:
-    """Return a run with the session and the summary that the worker of this folder would pass to it."""
+def with_memory(claimed: Claimed, store: Store | None, *, settings: Settings) -> Claimed:
+    """Return a run with the session, summary and results that the worker of this folder would pass to it."""
     work = claimed.spec.work.agent
     if work is None or store is None:
         return claimed
-    own = read_worker(state) or store.read(only_worker) or ""
-    return claimed._replace(brief=store.read(partial(remembered, claimed=claimed, work=work, worker_id=own)))
+    own = read_worker(settings.state) or store.read(only_worker) or ""
+    try:
+        jobs = result_jobs_of(claimed, settings)
+    except RotaError:  # reported with the prompt
+        jobs = ()
+    recall = partial(remembered, claimed=claimed, work=work, worker_id=own, jobs=jobs)
+    return claimed._replace(brief=store.read(recall))
 
 
 def ask(
@@ -230,6 +235,7 @@ def rehearse(
     """
     settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
     subject = _subject(store, name, specs, params=params, force=force)
+    subject = replace(subject, spec=_as_chosen(store, subject.spec))
     trusted = is_trusted(place.folder, environ)
     if not trusted and (asked_code := _asked_code(subject.spec, force=force)):
         raise FolderUntrusted(str(place.folder), asked_code, what="for a dry run")
@@ -238,7 +244,7 @@ def rehearse(
     claimed = _as_briefed(_as_claimed(subject, given, clock.now(), force=force), store, work)
     with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
         stage = _Stage(
-            with_memory(claimed, store, state=place.state),
+            with_memory(claimed, store, settings=settings),
             settings,
             table,
             clock=clock,
@@ -269,6 +275,16 @@ def rehearse(
         asked=asked,
         pools=_pools(store, subject.spec, settings),
     )
+
+
+def _as_chosen(store: Store | None, spec: JobSpec) -> JobSpec:
+    """Return the definition of a job with the agent of its list that would do the work now."""
+    choices = spec.work.agent.choices if spec.work.agent is not None else ()
+    if not choices:
+        return spec
+    holds = [] if store is None else store.read(queue.holds)
+    choice = choose(choices, {hold.provider: hold.until for hold in holds if hold.until is not None})
+    return spec if choice is None else with_choice(spec, choice.chosen)
 
 
 def _asked_code(spec: JobSpec, *, force: bool) -> list[str]:

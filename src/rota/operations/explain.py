@@ -11,17 +11,17 @@ from msgspec import Struct
 from rota.engine.activity import claiming_paused, everything_paused
 from rota.model.records import Run
 from rota.model.serialize import RunJson, run_json, to_shape
-from rota.model.spec import Draw
-from rota.model.states import FINAL, Held, Status
+from rota.model.spec import Draw, OutputPolicy
+from rota.model.states import FINAL, Held, Reason, Status
 from rota.operations.capacity import pool_wait
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
-from rota.operations.runs import find_any, run_view
+from rota.operations.runs import RunView, find_any, run_view
 from rota.operations.status.heartbeat import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
 from rota.operations.views import JobJson, job_json
 from rota.operations.workers import all_drained
 from rota.store.driver import Database, Store
-from rota.store.tables import groups, jobs, queue, run_queries
-from rota.text.explain import Belonging, ExplainLine, Facts, explain_job, explain_run, title
+from rota.store.tables import groups, jobs, questions, queue, run_queries
+from rota.text.explain import Belonging, ExplainLine, Facts, Seen, explain_job, explain_run, title
 from rota.text.format import roughly
 from rota.text.jobs import say_drained, say_no_worker, say_shortage
 
@@ -43,6 +43,7 @@ class Holding(Struct, frozen=True):
     held: Held | None
     until: datetime | None = None
     text: str = ""
+    problem: str = ""
 
 
 def explain(store: Store, name: str, *, state: Path, now: datetime) -> ExplanationView:
@@ -93,6 +94,7 @@ def _explain_run(
         run_queries.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN),
         held=why.held,
         held_until=why.until,
+        held_for=why.problem,
         held_why=why.text,
         group=_belonging(db, run),
         chain=whole.chain,
@@ -101,9 +103,31 @@ def _explain_run(
         hold=whole.hold,
         worker=whole.worker.called if whole.worker is not None else "",
         abandoned=queue.abandoned(db),
+        questions=questions.of_run(db, run.id),
+        answers=questions.for_run(db, run.id),
+        seen=_seen(whole, held.state),
     )
     name, run_lines = run.job if job_lines else run.handle, tuple(explain_run(facts, now=now))
     return ExplanationView(name, view, job_lines, run, title(facts, now=now), run_lines)
+
+
+SILENT = (Reason.IDLE, Reason.LOOPING, Reason.TIMED_OUT)
+"""The reasons after which the last output is of interest."""
+
+
+def _seen(view: RunView, state: Path | None) -> Seen | None:
+    """Return the last output of a run that runs, or that was ended for its silence."""
+    run = view.run
+    if state is None or run.started_at is None or not (run.status is Status.RUNNING or run.reason in SILENT):
+        return None
+    from rota.operations.output import said_last
+    from rota.runners.output import folder_of, written_at
+
+    at = written_at(folder_of(state, run.id))
+    if at is None:
+        return None
+    kept = view.spec.work.output is not OutputPolicy.NONE
+    return Seen(at, said_last(state, run.id, spec=view.spec) if kept else "")
 
 
 def _belonging(db: Database, run: Run) -> Belonging | None:
@@ -134,7 +158,8 @@ def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
         return Holding(Held.PAUSED, pause.until, pause.reason)
     wait = None if by.held is Held.NO_WORKER else pool_wait(db, run)
     if wait is not None and wait.shortage.pool.held_until is not None:
-        return Holding(Held.PROVIDER_HOLD, wait.shortage.pool.held_until, wait.shortage.pool.name)
+        pool = wait.shortage.pool
+        return Holding(Held.PROVIDER_HOLD, pool.held_until, pool.name, pool.held_for)
     if wait is not None:
         return Holding(Held.POOL, text=say_shortage(wait.shortage, holders=wait.holders, behind=wait.behind))
     return by

@@ -18,7 +18,6 @@ from rota.store.driver import Database, Store
 from rota.store.tables import jobs, run_queries
 from rota.store.tables.jobs import Version
 
-TIMEZONE_KEY = "timezone"
 HELD = "held: "
 """The beginning of the problem of a file whose change waits for a person."""
 ENABLED_KEY = "scheduler_enabled"
@@ -97,8 +96,7 @@ def job_data(store: Store, job_id: str) -> Mapping[str, Any]:
 
 def project_timezone(store: Store) -> str:
     """Return the time zone of the project."""
-    row = store.read(lambda db: db.row("meta_get", key=TIMEZONE_KEY))
-    return str(row[0]) if row else "UTC"
+    return store.read(jobs.timezone_of)
 
 
 MAX_PAGE = 200

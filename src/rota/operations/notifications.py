@@ -57,7 +57,9 @@ def try_target(target: Target, settings: Settings, *, environ: Mapping[str, str]
     message_id = new_id(now)
     message = Message(f"msg_{message_id}", target, trial_payload(message_id, now=now), at=now)
     try:
-        return ThreadedPost(settings, environ).deliver(message)
+        post = ThreadedPost(settings, environ)
+        checked = post.check(target)
+        return post.deliver(message) if checked.ok else checked
     except RotaError as error:
         return DeliveryResult(ok=False, error=str(error), hopeless=True)
 
@@ -122,7 +124,11 @@ def _retry(db: Database, *, names: Sequence[str], failed: bool, now: datetime) -
         deliveries += matches
     if failed:
         deliveries += notifications.listed(db, status=DeliveryStatus.FAILED, limit=MAX_RETRIED_DELIVERIES)
-    return [delivery for delivery in dict.fromkeys(deliveries) if notifications.repeat(db, delivery.id, now=now)]
+    return [
+        delivery
+        for delivery in {one.id: one for one in deliveries}.values()
+        if notifications.repeat(db, delivery.id, now=now)
+    ]
 
 
 def target_json(view: TargetView) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.engine.clock import tzdata_version
 from rota.engine.transactions.pause import retire
-from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYours, PolicyRefused
+from rota.model.errors import DuplicateJob, NotYours, PolicyRefused
 from rota.model.proposals import MADE, AgentPolicy, Author, Provenance
 from rota.model.records import Job
 from rota.model.spec import JobSpec
@@ -42,7 +42,7 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, pol
     stored = jobs.job_by_name(db, name)
     if stored is not None:
         refuse_others(stored, maker)
-    alive = stored if stored is not None and _lives(stored, now) else None
+    alive = stored if stored is not None and lives(stored, now) else None
     expires_at = alive.made.expires_at if alive and alive.made else now + policy.expires_after
     spec = replace(wanted, schedule=replace(wanted.schedule, end_at=expires_at))
     provisional = _judge(db, spec, alive, maker=maker, policy=policy, now=now)
@@ -60,7 +60,8 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, pol
     return Put(jobs.job_by_id(db, job_id), done)
 
 
-def _lives(job: Job, now: datetime) -> bool:
+def lives(job: Job, now: datetime) -> bool:
+    """Return whether a job may still run: not retired, not used up, not expired."""
     return job.retired_at is None and job.used_up_at is None and not job.expired(now)
 
 
@@ -95,7 +96,7 @@ def _refuse_double(db: Database, spec: JobSpec, *, maker: Author, now: datetime)
         return
     for job in jobs.all_jobs(db):
         theirs = job.made is not None and job.made.by == maker.name and job.enabled
-        if theirs and job.name != spec.name and _lives(job, now) and _fingerprint(job.spec) == wanted:
+        if theirs and job.name != spec.name and lives(job, now) and _fingerprint(job.spec) == wanted:
             raise DuplicateJob(spec.name, job.name)
 
 
@@ -145,18 +146,13 @@ def remove(db: Database, job: Job, *, now: datetime) -> None:
     audit.insert_event(db, "job_removed", now=now, job_id=job.id)
 
 
-def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
-    """Approve a provisional job; `digest` identifies the definition that the person saw."""
-    job = find_job(db, name)
-    if job.provisional_at is None or job.retired_at is not None:
-        raise NotProvisional(name)
-    if jobs.digest_of(job.spec) != digest:
-        raise ApprovalVoid(name)
+def approve_proposed(db: Database, job: Job, *, now: datetime) -> None:
+    """Give a provisional job its due instants; the question about it is answered."""
+    digest = jobs.digest_of(job.spec)
     jobs.set_approved(db, job.id, digest, now=now)
     change_to(db, job, job.spec, source=MADE, tzdata=tzdata_version(), now=now)
     audit.insert_event(db, "job_approved", now=now, job_id=job.id, digest=digest)
     activity.touch(db, what="approve", now=now)
-    return jobs.job_by_id(db, job.id)
 
 
 def removable(db: Database, *, names: Sequence[str], maker: str | None, covers: Callable[[str], bool]) -> list[Job]:

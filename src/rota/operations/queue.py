@@ -40,6 +40,7 @@ class PoolUse(Struct, frozen=True):
     holders: tuple[str, ...]
     held_until: datetime | None = None
     """The end of the hold of its provider."""
+    held_for: str = ""
 
 
 class ReadyRun(Struct, frozen=True):
@@ -87,7 +88,7 @@ def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> Queu
     for pool in queue.pools(db):
         if pool.name in lacked:
             holders = tuple(queue.holders(db, pool.name, limit=HOLDERS_SHOWN))
-            uses[pool.name] = PoolUse(pool.name, pool.capacity, pool.used, holders, pool.held_until)
+            uses[pool.name] = PoolUse(pool.name, pool.capacity, pool.used, holders, pool.held_until, pool.held_for)
     predecessors = {run.predecessor_id for run in waiting if run.predecessor_id is not None}
     return QueueView(
         beat=beat,
@@ -189,7 +190,13 @@ def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> s
         return "starts next"
     if hold.held is Held.PROVIDER_HOLD:
         pool = view.pools.get(hold.pool)
-        return say_hold(hold.pool, pool.held_until if pool else None, zone=zone, now=now)
+        return say_hold(
+            hold.pool,
+            pool.held_until if pool else None,
+            zone=zone,
+            now=now,
+            problem=pool.held_for if pool else "",
+        )
     return _pool_words(one, view.pools.get(hold.pool))
 
 

@@ -51,6 +51,8 @@ class RunView(Struct, frozen=True):
     """Its notifications, the oldest first."""
     worker: "Worker | None" = None
     """Its worker, in a shared database."""
+    result: str | None = None
+    """Its whole answer, of which the summary is the beginning."""
 
 
 def find_run(db: Database, handle: str) -> Run:
@@ -123,10 +125,10 @@ def show_run(store: Store, handle: str) -> RunView:
 
 def run_view(db: Database, run: Run) -> RunView:
     """Return a run with everything stored about it."""
-    from rota.store.tables import notifications, work_items
+    from rota.store.tables import notifications, queue, work_items
     from rota.store.tables.processes import is_shared, worker_by_id
 
-    spec = jobs.version_spec(db, run.job_id, run.version)
+    spec = queue.with_agent(db, jobs.version_spec(db, run.job_id, run.version), run.lane_id)
     sourced = spec.work.agent is not None and spec.work.agent.source is not None
     return RunView(
         run=run,
@@ -139,6 +141,7 @@ def run_view(db: Database, run: Run) -> RunView:
         hold=_hold(db, run, spec),
         deliveries=tuple(notifications.of_run(db, run.id)),
         worker=worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None,
+        result=run_queries.result_of(db, run),
     )
 
 
@@ -221,7 +224,8 @@ def _member(kind: type[StrEnum], word: str, noun: str) -> str:
 
 def asks(job: Job, agent: str) -> bool:
     """Return whether a job uses this agent."""
-    return job.spec.work.agent is not None and job.spec.work.agent.agent == agent
+    work = job.spec.work.agent
+    return work is not None and agent in (work.agent, *(one.agent for one in work.choices))
 
 
 MAX_SEARCHED_RUNS = 10_000

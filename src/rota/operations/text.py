@@ -9,7 +9,7 @@ from rota.model.agents import provider_pool
 from rota.model.amounts import counted, say_money
 from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
-from rota.model.spec import AgentWork, JobSpec, Kind
+from rota.model.spec import AgentWork, JobSpec, Kind, Work
 from rota.model.states import Reason, Status, WaitingFor
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import NOTICED, coming_fires
@@ -60,7 +60,8 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     late = run.decisions.get("late_ms", 0)
     if "made_up" in run.decisions and run.status is Status.COMPLETED:
         return f"{status}, {roughly(timedelta(milliseconds=late))} late"
-    return " ".join(part for part in (status, took(run, now=now)) if part)
+    words = " ".join(part for part in (status, took(run, now=now)) if part)
+    return f"{words}, checked" if run.checked else words
 
 
 def denied_words(run: Run) -> str:
@@ -166,7 +167,13 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
     if names:
         yield "environment", plain(" ".join(names))
     if work.kind is not Kind.GROUP:
-        yield "timeout", say_duration(work.timeout) if work.timeout else "never"
+        silent = f", {say_duration(work.idle_timeout)} without output" if work.idle_timeout else ""
+        yield "timeout", (say_duration(work.timeout) if work.timeout else "never") + silent
+    if work.postcondition is not None:
+        check = work.postcondition
+        words = plain(" ".join(check.command) or check.shell)
+        yield "postcondition", f"{words} (timeout {say_duration(check.timeout)})"
+    yield from _enclosure_pairs(work)
     if gates.conditions:
         yield "conditions", f"{', '.join(one.title for one in gates.conditions)}; when false: {gates.when_false}"
     if work.kind is not Kind.GROUP:
@@ -189,6 +196,22 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
         yield "labels", plain(", ".join(spec.labels))
     if spec.priority:
         yield "priority", str(spec.priority)
+    yield from _ping_pairs(spec)
+
+
+def _ping_pairs(spec: JobSpec) -> SpecPairs:
+    if spec.ping is not None:
+        yield "ping", plain(spec.ping.address) or f"secret {spec.ping.address_secret}"
+
+
+def _enclosure_pairs(work: Work) -> SpecPairs:
+    from rota.rules.sandbox import say_limits, say_sandbox
+
+    if work.sandbox is not None:
+        yield "sandbox", plain(say_sandbox(work.sandbox))
+    limits = work.limits or (work.sandbox.limits if work.sandbox else None)
+    if limits is not None:
+        yield "limits", say_limits(limits)
 
 
 def _work_pairs(spec: JobSpec) -> SpecPairs:
@@ -222,7 +245,8 @@ def _agent_words(work: AgentWork) -> str:
     model = f", {work.model}" if work.model else ""
     name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
     asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
-    return f"{name}{model}, access {work.access}: {asked}"
+    listed = f" of [{', '.join(one.title for one in work.choices)}]" if work.choices else ""
+    return f"{name}{model}{listed}, access {work.access}: {asked}"
 
 
 Pairs = Iterator[tuple[str, str]]
@@ -267,6 +291,15 @@ def _chain_pairs(view: "RunView", when: Callable[[datetime | None], str]) -> Pai
         yield "next try", when(pending.not_before)
 
 
+def _checked_pairs(view: "RunView") -> Pairs:
+    """Yield the end of the postcondition; of an agent's success also that nothing checked it."""
+    run = view.run
+    if run.checked is not None:
+        yield "checked", "the postcondition passed" if run.checked else "the postcondition failed"
+    elif run.status is Status.COMPLETED and view.spec.work.agent is not None:
+        yield "checked", "no: the job has no postcondition"
+
+
 def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
     """Yield the outcome of a run: hold, work, duration, error, usage, denied tools and workspace."""
     from rota.rules.budgets import say_usage
@@ -274,7 +307,10 @@ def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
 
     run = view.run
     if view.hold is not None:
-        yield "held", say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now)
+        yield (
+            "held",
+            say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now, problem=view.hold.problem),
+        )
     source = view.spec.work.agent.source if view.spec.work.agent else None
     if source is not None and (worked := say_work(run, source, view.work, tz=zone)):
         yield "work", plain(worked)
@@ -285,8 +321,8 @@ def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
         yield "exit code", str(run.exit_code)
     if error := say_why(run, zone, now=now):
         yield "error", plain(error)
-    if run.result_summary:
-        yield "summary", plain(run.result_summary)
+    yield from _checked_pairs(view)
+    yield from _answer_pairs(view)
     if run.usage:
         yield "used", plain(say_usage(run.usage))
     if run.denied_tools:
@@ -298,6 +334,14 @@ def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
         yield "workspace", plain(place)
     if run.params:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
+
+
+def _answer_pairs(view: "RunView") -> Pairs:
+    run = view.run
+    if run.result_summary:
+        yield "summary", plain(run.result_summary)
+    if view.result and view.result != run.result_summary:
+        yield "result", f"{counted(len(view.result), 'character')}, `rota show {run.handle} --result` prints all"
 
 
 def told_pairs(view: "RunView") -> Pairs:

@@ -114,6 +114,7 @@ class WholeRunJson(RunJson):
     deliveries: list[DeliveryJson]
     execution: ExecutionJson | None
     group: GroupJson | None
+    result: str | None
 
 
 def job_json(view: JobView, *, fires: int = 5) -> JobJson:
@@ -185,6 +186,7 @@ def whole_run_json(view: RunView, group: GroupView | None) -> WholeRunJson:
         deliveries=[delivery_json(delivery) for delivery in view.deliveries],
         execution=None if view.execution is None else to_shape(ExecutionJson, view.execution),
         group=None if group is None else group_json(group),
+        result=view.result,
     )
 
 

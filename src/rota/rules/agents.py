@@ -1,7 +1,7 @@
 """Decisions about agents: outcome, policy for jobs they create, provider limits, sessions, workspaces."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count, pairwise
 from typing import Any
@@ -14,8 +14,8 @@ from rota.model.amounts import counted, say_dollars
 from rota.model.budgets import MILLION, Usage
 from rota.model.clock import say_duration
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits
-from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
-from rota.model.spec import AgentWork, JobSpec, Kind
+from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, bounded_result, cut
+from rota.model.spec import AgentChoice, AgentWork, Draw, JobSpec, Kind
 from rota.model.states import Reason, Status
 from rota.rules.schedule.timezone import zone
 
@@ -67,6 +67,23 @@ def session_after(result: AgentResult, before: AgentSession | None) -> AgentSess
     )
 
 
+def continued_session(outcome: Outcome, earlier: AgentSession | None, *, adapter: str) -> AgentSession | None:
+    """Return the session of a run for its continuation, with the totals that its program reports from now on."""
+    if outcome.session is not None:
+        return outcome.session
+    if not outcome.session_id or outcome.session_id.lstrip().startswith("-"):
+        return None
+    before, used = earlier or AgentSession(""), outcome.usage or Usage()
+    return AgentSession(
+        id=outcome.session_id,
+        usd=before.usd + (used.usd or 0) / MILLION,
+        tokens_in=before.tokens_in + (used.tokens_in or 0),
+        tokens_cached=before.tokens_cached + (used.tokens_cached or 0),
+        tokens_out=before.tokens_out + (used.tokens_out or 0),
+        adapter=adapter,
+    )
+
+
 def _total(told: float | None, own: float | None, before: float, *, is_total: bool) -> float:
     if told is None or own is None:
         return before
@@ -83,8 +100,17 @@ def is_lost(result: AgentResult, before: AgentSession | None) -> bool:
     return result.session_full or not result.session_id
 
 
-DECIDED = (Reason.TIMED_OUT, Reason.SHUTDOWN, Reason.UNKILLABLE, Reason.SPAWN_FAILED, Reason.PROCESS_RESTARTED)
-"""Reasons that the agent's own result does not change: the agent did not finish."""
+DECIDED = (
+    Reason.TIMED_OUT,
+    Reason.IDLE,
+    Reason.LOOPING,
+    Reason.AGENT_ERROR,
+    Reason.SHUTDOWN,
+    Reason.UNKILLABLE,
+    Reason.SPAWN_FAILED,
+    Reason.PROCESS_RESTARTED,
+)
+"""Reasons that the agent's own result does not change: the agent did not finish. `agent_error`: rota stopped it."""
 
 
 def agent_outcome(
@@ -97,8 +123,10 @@ def agent_outcome(
     >>> agent_outcome(Outcome(Status.COMPLETED), AgentResult(summary="two issues found", tokens_in=9)).summary
     'two issues found'
     """
+    answer = result.summary.strip()
     outcome = replace(
         ended,
+        result=bounded_result(answer) if answer else ended.result,
         usage=_usage(ended, own_figures(result, resumed)),
         session_id=result.session_id,
         session=session_after(result, resumed) if resumes else None,
@@ -114,10 +142,12 @@ def agent_outcome(
         return replace(failed, session_lost=resumed.id)
     if result.problem is not None:
         error = cut(result.error or "the agent gave no reason", ERROR_LIMIT)
-        return replace(outcome, status=Status.FAILED, reason=Reason(result.problem.value), error=error, summary=None)
+        failed = replace(outcome, status=Status.FAILED, reason=Reason(result.problem.value), error=error, summary=None)
+        return replace(failed, result=None if outcome.result in (result.error, error) else outcome.result)
     if ended.status is not Status.COMPLETED:
         return outcome
-    return replace(outcome, summary=_summary(ended.summary or result.summary.strip(), result.denied_tools))
+    summary = _summary(ended.summary or answer, result.denied_tools)
+    return replace(outcome, summary=summary, result=None if outcome.result == summary else outcome.result)
 
 
 def _summary(text: str, denied: tuple[str, ...]) -> str | None:
@@ -356,12 +386,73 @@ def further_tools(work: AgentWork, limits: Limits) -> str:
     return ", ".join(tool for tool in work.allowed_tools if tool not in limits.allowed_tools)
 
 
+REFUSED = frozenset({Reason.QUOTA, Reason.AUTH, Reason.OUTAGE})
+"""Failures after which the next agent of a list takes over."""
+
+
+class HeldChoice(Struct, frozen=True):
+    """An agent that was passed over: its provider is held until then."""
+
+    agent: str
+    until: datetime
+
+
+class Choice(Struct, frozen=True):
+    """The agent that does the work of a run, and the preferred ones that were passed over."""
+
+    chosen: AgentChoice
+    held: tuple[HeldChoice, ...] = ()
+    refused: tuple[str, ...] = ()
+    """The agents that refused earlier runs of the chain."""
+
+    @property
+    def decision(self) -> dict[str, Any]:
+        """The choice as it is stored with the run."""
+        held = [{"agent": one.agent, "until": one.until.isoformat()} for one in self.held]
+        told = {"agent": self.chosen.title, "provider": self.chosen.provider, "held": held}
+        return told | ({"refused": list(self.refused)} if self.refused else {})
+
+
+def choose(
+    choices: Sequence[AgentChoice], held: Mapping[str, datetime], *, refused: Sequence[str] = ()
+) -> Choice | None:
+    """Return the first agent that has not refused and whose provider is not held; else that whose hold ends first.
+
+    `held`: the ends of holds by provider. None: all agents have refused.
+    """
+    left = [one for one in choices if one.title not in refused]
+    if not left:
+        return None
+    chosen = next((one for one in left if one.provider not in held), None)
+    if chosen is None:
+        chosen = min(left, key=lambda one: held[one.provider])
+    before = left[: left.index(chosen)]
+    return Choice(chosen, tuple(HeldChoice(one.title, held[one.provider]) for one in before), tuple(refused))
+
+
+def with_choice(spec: JobSpec, choice: AgentChoice) -> JobSpec:
+    """Return the definition of a job as one of its agents does the work."""
+    work = spec.work.agent
+    assert work is not None, "only agent jobs have choices"
+    own = {name: getattr(choice, name) for name in choice.__struct_fields__ if name != "pools"}
+    return replace(spec, pools=choice.pools, work=replace(spec.work, agent=replace(work, **own)))
+
+
+def with_pools(spec: JobSpec, pools: Sequence[Draw]) -> JobSpec:
+    """Return the definition of a job as the agent with these pools does the work."""
+    choices = spec.work.agent.choices if spec.work.agent is not None else ()
+    chosen = next((one for one in choices if set(one.pools) == set(pools)), None)
+    return spec if chosen is None else with_choice(spec, chosen)
+
+
 FIRST = timedelta(minutes=15)
 SHORTLY = timedelta(minutes=1)
 JUST_PAST = timedelta(minutes=15)
 """A stated reset that passed this recently is imminent: programs print it to the minute."""
 LONGEST = timedelta(hours=6)
 LONGEST_OUTAGE = timedelta(hours=1)
+FIRST_LOGIN = timedelta(minutes=5)
+"""The wait before the first check of a login; it doubles up to `LONGEST_OUTAGE`."""
 FARTHEST = timedelta(days=35)
 """No provider's window is longer than a month: a later reset is a misreading."""
 
@@ -370,28 +461,58 @@ def hold_after(stored: ProviderHold | None, refusal: Refusal, *, provider: str) 
     """Return the limit of a provider after a refusal, given the stored one.
 
     A stated reset counts. Without one, each refusal in a row doubles the wait, from a minute on if the reset has just
-    passed. Runs that began before the limit never shorten it.
+    passed. Runs that began before the limit never shorten it. A missing login replaces a limit, and no limit of a run
+    that began before replaces a missing login.
     """
     at, resets_at = refusal.at, _stated(refusal)
-    if stored is not None and stored.until is not None and stored.until > at and refusal.began_at <= stored.set_at:
-        if resets_at is None:
+    if stored is not None and _in_force(stored, at) and refusal.began_at <= stored.set_at:
+        if stored.login or (resets_at is None and refusal.problem is not AgentProblem.AUTH):
             return stored
-        resets_at = max(resets_at, stored.until) if stored.stated else resets_at
-    refusals = (stored.refusals if stored else 0) + (resets_at is None)
+        resets_at = max(resets_at, stored.until or at) if stored.stated and resets_at is not None else resets_at
+    same = stored if stored is not None and stored.problem is refusal.problem else None
+    refusals = (same.refusals if same else 0) + (resets_at is None)
     until = at + _pause(refusal, refusals) if resets_at is None else resets_at
-    return ProviderHold(provider, until, resets_at is not None, refusals, refusal.why, refusal.run_id, at)
+    return ProviderHold(
+        provider,
+        until,
+        resets_at is not None,
+        refusals,
+        refusal.why,
+        refusal.run_id,
+        at,
+        refusal.problem,
+        same.since if same else at,
+    )
+
+
+def _in_force(hold: ProviderHold, at: datetime) -> bool:
+    return hold.until is not None and (hold.login or hold.until > at)
+
+
+def hold_after_check(hold: ProviderHold, *, works: bool, now: datetime) -> ProviderHold:
+    """Return the hold of a missing login after a check of the login; a failed check doubles the wait.
+
+    The count of refusals stays until a run succeeds: the key of a working login may still be refused.
+    """
+    if works:
+        return replace(hold, until=None)
+    refusals = hold.refusals + 1
+    wait = backoff(refusals, first=FIRST_LOGIN, longest=LONGEST_OUTAGE)
+    return replace(hold, refusals=refusals, until=now + wait, set_at=now)
 
 
 def _stated(refusal: Refusal) -> datetime | None:
     """Return the stated reset, at most 35 days away; None if it has passed."""
-    if refusal.resets_at is None or refusal.resets_at <= refusal.at:
+    if refusal.problem is AgentProblem.AUTH or refusal.resets_at is None or refusal.resets_at <= refusal.at:
         return None
     return min(refusal.resets_at, refusal.at + FARTHEST)
 
 
 def _pause(refusal: Refusal, refusals: int) -> timedelta:
-    if refusal.outage:
+    if refusal.problem is AgentProblem.OUTAGE:
         return backoff(refusals, first=SHORTLY, longest=LONGEST_OUTAGE)
+    if refusal.problem is AgentProblem.AUTH:
+        return backoff(refusals, first=FIRST_LOGIN, longest=LONGEST_OUTAGE)
     past = refusal.resets_at is not None and refusal.at - refusal.resets_at <= JUST_PAST
     return backoff(refusals, first=SHORTLY if past else FIRST)
 

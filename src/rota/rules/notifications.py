@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from rota.model.notifications import Event, Target
+from rota.model.notifications import Event, PingSignal, Target
 from rota.model.states import Reason, Status
 from rota.rules.schedule.cron import cron_next
 
@@ -62,6 +62,27 @@ def decide_events(target: Target, event: Event, *, failing: datetime | None, now
     return EventDecision((event,) if event in target.on else (), failing)
 
 
+def ping_signal(status: Status) -> PingSignal:
+    """Return the signal of the end of a run that started."""
+    return PingSignal.SUCCESS if status is Status.COMPLETED else PingSignal.FAIL
+
+
+def ping_address(address: str, signal: PingSignal, *, run_id: str, exit_code: int | None) -> str:
+    """Return the address of a signal: its path ends with `/start`, `/fail` or the exit code, and it names the run.
+
+    >>> ping_address("https://hc.example/ab", PingSignal.START, run_id="r", exit_code=None)
+    'https://hc.example/ab/start?rid=r'
+    >>> ping_address("https://hc.example/ab/?create=1", PingSignal.FAIL, run_id="r", exit_code=3)
+    'https://hc.example/ab/3?create=1&rid=r'
+    >>> ping_address("https://hc.example/ab", PingSignal.SUCCESS, run_id="r", exit_code=0)
+    'https://hc.example/ab?rid=r'
+    """
+    path, _, query = address.partition("?")
+    coded = exit_code is not None and 0 < exit_code < 256
+    ends = {PingSignal.START: "/start", PingSignal.SUCCESS: "", PingSignal.FAIL: f"/{exit_code}" if coded else "/fail"}
+    return f"{path.rstrip('/')}{ends[signal]}?{f'{query}&' if query else ''}rid={run_id}"
+
+
 def late_at(finish_by: str, timezone: str, *, after: datetime) -> datetime | None:
     """Return the deadline of a run of the instant `after`: the next such time of day.
 
@@ -108,6 +129,9 @@ AT_THE_WORK = frozenset(
         Reason.EXIT_CODE,
         Reason.EXCEPTION,
         Reason.TIMED_OUT,
+        Reason.IDLE,
+        Reason.LOOPING,
+        Reason.POSTCONDITION_FAILED,
         Reason.AGENT_ERROR,
         Reason.DENIED,
         Reason.RESULT_INVALID,

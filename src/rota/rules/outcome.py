@@ -37,7 +37,7 @@ def ends_alone(outcome: Outcome, spec: JobSpec, trigger: Trigger) -> bool:
     It moves no instant, counts no failure, has no notification, and no start waits for it by overlap.
     """
     own = trigger is Trigger.MANUAL and spec.work.kind not in (Kind.GROUP, Kind.POLL)
-    heeded = spec.notifies or spec.overlap.policy is not OverlapPolicy.ALLOW
+    heeded = spec.reports or spec.overlap.policy is not OverlapPolicy.ALLOW
     return outcome.status is Status.COMPLETED and own and not heeded and outcome.state is None
 
 

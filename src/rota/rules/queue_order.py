@@ -42,6 +42,8 @@ class Pool(Struct, frozen=True):
     used: int
     declared: bool = True
     held_until: datetime | None = None
+    held_for: str = ""
+    """Why the provider is held: `quota`, `outage` or `auth`."""
 
 
 class Shortage(Struct, frozen=True):

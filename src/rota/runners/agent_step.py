@@ -16,8 +16,10 @@ from msgspec.structs import asdict, replace
 from rota.agents.registry import adapter
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, AgentTask, ProcessEnd
 from rota.model.errors import InvalidValue
+from rota.model.records import SUMMARY_LIMIT, bounded_result, cut
+from rota.rules.agents import own_figures
 from rota.runners.environment import RESULT_NAME
-from rota.runners.keeper import readable, store_whole
+from rota.runners.keeper import UNCHECKED, readable, store_whole
 from rota.runners.output import make_folder, read_all, read_json
 from rota.runners.redacting import Redactor
 from rota.runners.result import read_result, storable
@@ -64,6 +66,7 @@ def session_of(facts: TaskFacts) -> AgentSession | None:
 
 ORDERS = "after-orders.json"
 STAGE = "after.json"
+ANSWER = "answer.txt"
 AGENT_OUTPUT = "agent"
 CHUNK = 1 << 16
 POLL_PAUSE = 0.1
@@ -83,7 +86,10 @@ def command_line(folder: Path) -> tuple[str, ...]:
 def write_orders(
     argv: tuple[str, ...], after: tuple[str, ...], *, folder: Path, cwd: str, secret: tuple[str, ...]
 ) -> str:
-    """Return the orders for an agent and the step after it, which runs in `cwd`; `secret` names variables."""
+    """Return the orders for an agent and the step after it, which runs in `cwd`; `secret` names variables.
+
+    Without a step the agent is judged alone: its postcondition runs only after a success.
+    """
     return json.dumps({"argv": argv, "after": after, "folder": str(folder), "after_cwd": cwd, "secret": secret})
 
 
@@ -93,7 +99,7 @@ def read_told(folder: Path) -> Mapping[str, Any] | None:
 
 
 def main(path: str) -> NoReturn:
-    """Run the agent and, after its success, the step after it; end as the last of them ended."""
+    """Run the agent and, after its success, the step after it if there is one; end as the last of them ended."""
     # The keeper signals every process of the tree; this one waits for the others. A handler, unlike an ignored signal,
     # is not inherited.
     signal.signal(signal.SIGTERM, lambda number, _frame: _orders_to_stop.append(number))
@@ -101,13 +107,16 @@ def main(path: str) -> NoReturn:
     folder = Path(orders["folder"])
     hidden = Redactor(os.environ[name] for name in orders.get("secret", ()))
     status = _run_agent(orders["argv"], folder, hidden)
-    if status != 0 or not _succeeded(folder):
+    answer = _answer(folder) if status == 0 else None
+    if answer is None or not orders["after"]:
         _write_stage(folder, stage="agent", agent_exit=status)
+        if answer is None:
+            store_whole(str(folder), UNCHECKED, b"")
         _end(status)  # also for 0: the scheduler reads the same files and finds the failure
     if _orders_to_stop:
         _end(STOPPED)
     _write_stage(folder, stage="after", agent_exit=status)
-    _end(_run_after(orders, folder))
+    _end(_run_after(orders, folder, answer))
 
 
 def _run_agent(argv: list[str], folder: Path, hidden: Redactor) -> int:
@@ -163,24 +172,51 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _succeeded(folder: Path) -> bool:
-    """Return whether the adapter reads a success in the output, and the result file, if any, is valid."""
+def _answer(folder: Path) -> AgentResult | None:
+    """Return what the adapter reads in the output; None for a failure, or an invalid result file."""
     facts = read_task(folder)
     kind = None if facts is None else adapter(facts["adapter"], facts["options"])
     if facts is None or kind is None or kind.read is None:
-        return False
+        return None
     output = read_all(folder / AGENT_OUTPUT).decode("utf-8", "replace")
     try:
         read_result(folder / RESULT_NAME)
     except InvalidValue:
-        return False
-    return kind.read(ProcessEnd(0, output), task_of(facts)).problem is None
+        return None
+    result = kind.read(ProcessEnd(0, output), task_of(facts))
+    return own_figures(result, session_of(facts)) if result.problem is None else None
 
 
-def _run_after(orders: Mapping[str, Any], folder: Path) -> int:
+def answer_variables(result: AgentResult, path: Path) -> dict[str, str]:
+    """Return the variables that tell the step after an agent what the agent answered and used.
+
+    The whole answer stands in a file: a variable has no room for it. An unknown figure is an empty text.
+    """
+    told = {
+        "ANSWER_FILE": str(path),
+        "SUMMARY": cut(storable(result.summary.strip()), SUMMARY_LIMIT),
+        "SESSION_ID": result.session_id,
+        "MODEL": result.model,
+        "TOKENS_IN": result.tokens_in,
+        "TOKENS_CACHED": result.tokens_cached,
+        "TOKENS_OUT": result.tokens_out,
+        "USD": result.usd,
+        "TURNS": result.turns,
+        "DENIED_TOOLS": ",".join(result.denied_tools),
+    }
+    return {f"ROTA_{name}": "" if value is None else storable(str(value)) for name, value in told.items()}
+
+
+def _run_after(orders: Mapping[str, Any], folder: Path, answer: AgentResult) -> int:
+    store_whole(str(folder), ANSWER, bounded_result(answer.summary.strip()).encode())
+    environment = {"ROTA_BRANCH": "", **os.environ, **answer_variables(answer, folder / ANSWER)}
     try:
         process = subprocess.Popen(
-            orders["after"], cwd=orders["after_cwd"], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+            orders["after"],
+            cwd=orders["after_cwd"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
         )
     except OSError as error:
         words = f"cannot start {orders['after'][0]!r} in {orders['after_cwd']}: {(error.strerror or '').lower()}"

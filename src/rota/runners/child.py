@@ -168,6 +168,12 @@ class Context:
             "`python:`, or call the command: rota trigger JOB"
         )
 
+    def ask(self, *_question: Any, **_options: Any) -> str | None:
+        """Refuse: only the scheduler's process can store questions."""
+        raise RuntimeError(
+            "ctx.ask is available only to functions inside the scheduler; remove `isolate: process` and `python:`"
+        )
+
     @property
     def http(self) -> Any:
         """Refuse: only the scheduler's process can count requests."""

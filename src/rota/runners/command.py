@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from rota.model.clock import from_ms, say_duration
 from rota.model.errors import InvalidValue, SpawnFailed, StorageFull
-from rota.model.records import ERROR_LIMIT, Outcome, ProcessIdentity, cut
+from rota.model.records import ERROR_LIMIT, Outcome, PostconditionResult, ProcessIdentity, cut
 from rota.model.spec import Condition, Kind, Names, OutputPolicy, Work
 from rota.model.states import Reason, Status
 from rota.rules.prompts import fill
@@ -32,17 +33,20 @@ from rota.runners.environment import (
     placeholder_values,
 )
 from rota.runners.keeper import ERRORS, OUTCOME
-from rota.runners.output import folder_of, last_line, make_folder, read_from, read_json, write_private
+from rota.runners.output import folder_of, last_line, make_folder, read_from, read_json, tail_after, write_private
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
 from rota.runners.result import read_result, read_usage, storable
-from rota.runners.spawn_client import Launch, Spawned, Spawner, Watch, wait_keeper
+from rota.runners.sandbox import cleanup_files, enclose, remove_left_container
+from rota.runners.spawn_client import Launch, Spawned, Spawner
+from rota.runners.watch import Watch, wait_keeper
 from rota.text.ansi import clean_for_terminal
 
 CHILD = Path(__file__).with_name("child.py")
 CONTEXT_NAME = "context.json"
 CONDITION_OUTPUT_LIMIT = 64 * 1024
 CONDITION_GRACE = 1.0
+POSTCONDITION_OUTPUT = 2000
 
 
 class Description(Struct, frozen=True):
@@ -68,19 +72,53 @@ def prepare_program(
     return replace(launch, env={**further, **launch.env})
 
 
+def _postcondition(
+    work: Work,
+    run: RunFacts,
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    enclosed: Callable[[tuple[str, ...]], tuple[str, ...]],
+) -> Mapping[str, Any] | None:
+    """Return the keeper's order for the postcondition; its program may be a file that the work creates."""
+    check = work.postcondition
+    if check is None:
+        return None
+    values = placeholder_values(run)
+    argv = tuple(fill(word, values) for word in check.command) or (*work.shell_with, check.shell)
+    try:
+        if work.sandbox is None or not work.sandbox.image:
+            check_on_path(argv[0], env)
+    except SpawnFailed as error:
+        raise SpawnFailed(f"postcondition: {error.message}", hint=error.hint) from error
+    return {"argv": enclosed(argv), "cwd": cwd, "timeout": check.timeout.total_seconds()}
+
+
+def prepare_postcondition(work: Work, run: RunFacts, surroundings: RunSurroundings) -> Launch:
+    """Return the process that checks work which ran inside the scheduler."""
+    with _refusing():
+        launch = _launch(work.shell_with, work, run=run, surroundings=surroundings)
+    assert launch.postcondition is not None, "only work with a postcondition comes here"
+    order = launch.postcondition
+    return replace(launch, argv=order["argv"], timeout=order["timeout"], idle_timeout=None, postcondition=None)
+
+
 def prepare_check(condition: Condition, work: Work, *, run: RunFacts, surroundings: RunSurroundings) -> Launch:
     """Return the process of a condition, in the folder and environment of its work."""
     with _refusing():
         values = placeholder_values(run)
         argv = tuple(fill(item, values) for item in condition.command)
         argv = argv or _child("condition", condition.name, work=work, surroundings=surroundings)
-        launch = _launch(argv, work, run=run, surroundings=surroundings)
+        open_work = replace(work, sandbox=None, limits=None)  # the person's own command decides about the run
+        launch = _launch(argv, open_work, run=run, surroundings=surroundings)
     return replace(
         launch,
         timeout=condition.timeout.total_seconds(),
+        idle_timeout=None,
         term_grace=CONDITION_GRACE,
         output=OutputPolicy.FULL,
         output_limit=2 * CONDITION_OUTPUT_LIMIT,
+        postcondition=None,
     )
 
 
@@ -97,21 +135,25 @@ def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: R
     params = _compact(run.params)
     cwd = working_folder(work, run, surroundings)
     env = build_environment(work, run, surroundings=surroundings, params=params)
-    _check_program(argv[0], cwd, env.get("PATH", os.defpath))
+    if work.sandbox is None or not work.sandbox.image:  # a container has its own programs
+        _check_program(argv[0], cwd, env.get("PATH", os.defpath))
+    enclosed = partial(enclose, work=work, run=run, surroundings=surroundings, cwd=cwd, env=env)
     return Launch(
-        argv=argv,
+        argv=enclosed(argv),
+        postcondition=_postcondition(work, run, cwd=cwd, env=env, enclosed=enclosed),
         env=env,
         cwd=cwd,
         timeout=None if work.timeout is None else work.timeout.total_seconds(),
+        idle_timeout=None if work.idle_timeout is None else work.idle_timeout.total_seconds(),
         term_grace=work.term_grace.total_seconds(),
         output=work.output.on_disk,
-        files=_files(run, surroundings, params=params, child=str(CHILD) in argv),
+        files=_files(work, run, surroundings, params=params, child=str(CHILD) in argv),
         secret=tuple(variable.name for variable in work.env if variable.secret is not None),
     )
 
 
-def _files(run: RunFacts, surroundings: RunSurroundings, *, params: str, child: bool) -> dict[str, str]:
-    files = {PARAMS_NAME: params}
+def _files(work: Work, run: RunFacts, surroundings: RunSurroundings, *, params: str, child: bool) -> dict[str, str]:
+    files = {PARAMS_NAME: params, **cleanup_files(work, run)}
     if run.poll_data is not None:
         files[POLL_NAME] = _compact(run.poll_data)
     if child:
@@ -236,48 +278,75 @@ class CommandRunner:
         return await self._spawner.spawn(launch, folder)
 
     async def outcome(self, folder: Path, keeper: ProcessIdentity, work: Work | None = None) -> Outcome:
-        """Wait until the keeper is gone and return the outcome of its run; the folder's name is the run's id.
+        """Wait for the outcome of a run; the folder's name is the run's id. `settle` gives the keeper back.
 
         A keeper that exceeds the timeout and grace of `work` is killed with its process tree.
         """
         timeout = None if work is None or work.timeout is None else work.timeout.total_seconds()
+        if timeout is not None and work is not None and work.postcondition is not None:
+            timeout += work.postcondition.timeout.total_seconds()
         grace = 0.0 if work is None else work.term_grace.total_seconds()
-        overdue = await self._until_gone(keeper, within=timeout, term_grace=grace)
-        ended = read_ended(folder)
+        ended, overdue = await self._ended(keeper, folder, within=timeout, term_grace=grace)
         if ended is None:
             left = await asyncio.to_thread(kill_tagged, folder.name)
+            await asyncio.to_thread(remove_left_container, folder)
             return _lost(left, overdue, timeout=timeout)
         return to_outcome(ended, folder)
 
-    async def _until_gone(self, keeper: ProcessIdentity, *, within: float | None, term_grace: float) -> str | None:
-        """Wait until the keeper is gone; return why it was killed, or None."""
+    async def _ended(
+        self, keeper: ProcessIdentity, folder: Path, *, within: float | None, term_grace: float
+    ) -> tuple[Ended | None, str | None]:
+        """Wait for what a keeper says, or until it is gone; return its outcome, and why it was killed, or None."""
         watch = Watch(keeper, timeout=within, term_grace=term_grace, slack=self._slack)
         self._watches[keeper] = watch
         if keeper in self._early:
             watch.order(at_once=self._early.pop(keeper))
         try:
+            channel = self._spawner.channel(keeper)
+            said = None if channel is None else await channel.reply()
+            if said is not None:
+                return json.loads(said), watch.overdue
             await wait_keeper(keeper)
         finally:
             watch.close()
             del self._watches[keeper]
-        return watch.overdue
+        return read_ended(folder), watch.overdue
+
+    def settle(self, keeper: ProcessIdentity, *, stored: bool) -> None:
+        """Give a keeper back once its outcome is stored; otherwise it keeps the outcome in its file and leaves."""
+        if stored:
+            self._spawner.settle(keeper)
+        else:
+            self._spawner.dismiss(keeper)
 
     async def check(self, launch: Launch, folder: Path) -> CheckResult:
         """Run a condition's command without a gate, in a folder of its own, and return its answer."""
+        return to_check(await self.ended(launch, folder), folder)
+
+    async def ended(
+        self, launch: Launch, folder: Path, *, begun: Callable[[ProcessIdentity], None] | None = None
+    ) -> Ended | None:
+        """Run a command without a gate, in a folder of its own, and return what its keeper wrote, None for nothing."""
         spawned = await self.launch(launch, folder)
         spawned.gate.open()
+        if begun is not None:
+            begun(spawned.identity)
         try:
-            await self._until_gone(spawned.identity, within=launch.timeout, term_grace=launch.term_grace)
+            ended, _ = await self._ended(spawned.identity, folder, within=launch.timeout, term_grace=launch.term_grace)
         except asyncio.CancelledError:
             self.stop(spawned.identity)
+            self._spawner.dismiss(spawned.identity)
             raise
-        ended = read_ended(folder)
+        self._spawner.settle(spawned.identity)
         if ended is None:
             await asyncio.to_thread(kill_tagged, launch.env.get(TAG, folder.name))
-        return to_check(ended, folder)
+        return ended
 
     def stop(self, keeper: ProcessIdentity, *, at_once: bool = False) -> bool:
         """Stop a run: TERM, grace, KILL, or KILL `at_once`; return whether the keeper received the signal."""
+        channel = self._spawner.channel(keeper)
+        if channel is not None:
+            channel.reusable = False
         received = send_signal(keeper, signal.SIGUSR1 if at_once else signal.SIGTERM)
         send_signal(keeper, signal.SIGCONT)  # for a keeper that its run has stopped
         if received and keeper in self._watches:
@@ -313,6 +382,44 @@ def to_outcome(ended: Ended, folder: Path) -> Outcome:
     return replace(outcome, finished_at=from_ms(seen)) if isinstance(seen, int) else outcome
 
 
+def judge_postcondition(outcome: Outcome, check: Ended, folder: Path) -> Outcome:
+    """Return a successful outcome after its postcondition, whose output begins at `from` in the folder."""
+    wrong = _wrong_check(check)
+    if wrong is None:
+        return replace(outcome, postcondition=PostconditionResult(passed=True, exit_code=0))
+    said = clean_for_terminal(tail_after(folder, check.get("from", 0), POSTCONDITION_OUTPUT).decode("utf-8", "replace"))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    error = f"postcondition: {wrong}" + (f": {lines[-1]}" if lines else "")
+    return replace(
+        outcome,
+        status=Status.FAILED,
+        reason=Reason.POSTCONDITION_FAILED,
+        error=cut(storable(error), ERROR_LIMIT),
+        summary=None,
+        postcondition=PostconditionResult(
+            passed=False, exit_code=check.get("exit_code"), output=storable(said.strip())[-POSTCONDITION_OUTPUT:]
+        ),
+    )
+
+
+def judge_check(outcome: Outcome, ended: Ended, folder: Path) -> Outcome:
+    """Return a successful outcome after a postcondition that had a keeper of its own."""
+    if ended["why"] in ("stopped", "unkillable"):
+        return _outcome(ended["why"], ended, folder)
+    return judge_postcondition(outcome, ended, folder)
+
+
+def _wrong_check(check: Ended) -> str | None:
+    """Return why a postcondition failed, None if it passed."""
+    if check["why"] == "timed_out":
+        return f"timed out after {say_duration(timedelta(seconds=check.get('timeout') or 0))}"
+    if check["why"] != "exited":  # it did not start, or nothing is left of it
+        return str(check.get("error") or check["why"])
+    if check["signal"] is not None:
+        return f"killed by signal {signal_name(check['signal'])}"
+    return None if check["exit_code"] == 0 else f"exit {check['exit_code']}"
+
+
 def _lost(left: list[int], overdue: str | None, *, timeout: float | None) -> Outcome:
     if left:
         return _failed(Reason.UNKILLABLE, f"the keeper is gone and processes {_pids(left)} cannot be killed")
@@ -338,6 +445,13 @@ def _outcome(why: str, ended: Ended, folder: Path) -> Outcome:
         case "timed_out":
             after = say_duration(timedelta(seconds=ended.get("timeout") or 0))
             return _failed(Reason.TIMED_OUT, f"timed out after {after}", ended)
+        case "idle":
+            after = say_duration(timedelta(seconds=ended.get("idle_timeout") or 0))
+            return _failed(Reason.IDLE, f"no output for {after}", ended)
+        case "looping":
+            return _failed(Reason.LOOPING, str(ended["error"]), ended)
+        case "limited":
+            return _failed(Reason.AGENT_ERROR, str(ended["error"]), ended)
         case "stopped":
             return _failed(Reason.SHUTDOWN, "stopped before it finished", ended)
         case "spawn_failed":
@@ -355,16 +469,19 @@ def _exited(ended: Ended, folder: Path) -> Outcome:
         result = read_result(folder / RESULT_NAME)
     except InvalidValue as error:
         return _failed(Reason.RESULT_INVALID, str(error), ended)
-    return Outcome(
+    succeeded = Outcome(
         status=Status.COMPLETED,
         exit_code=0,
         summary=result.summary,
+        result=result.result,
         state=result.state,
         scheduler_state=result.scheduler_state,
         files=result.files,
         usage=result.usage,
         output_bytes=ended["output_bytes"],
     )
+    check = ended.get("postcondition")
+    return succeeded if check is None else judge_postcondition(succeeded, check, folder)
 
 
 def _exited_badly(ended: Ended, folder: Path) -> Outcome:

@@ -3,14 +3,15 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.model.budgets import Usage
 from rota.model.clock import iso
+from rota.model.questions import DEFAULT_TIMEOUT
 from rota.model.spec import OutputPolicy
 from rota.model.states import Trigger
 from rota.rules.activity import changes
@@ -217,6 +218,22 @@ class JobContext:
         if self._sdk is None:
             raise RuntimeError(NO_SDK)
         return self._sdk
+
+    def ask(
+        self,
+        question: str,
+        *,
+        choices: Sequence[str] = (),
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        default: str | None = None,
+    ) -> str | None:
+        """Ask a person. Return the answer to the same question of an earlier run of the job; None before that.
+
+        It does not wait: the next run that asks the same question with the same choices gets the answer. An answer is
+        used up when a run that got it completes. `default` is the answer if none comes within `timeout`.
+        """
+        answer: str | None = self.sdk.ask(self.run.id, question, choices=choices, timeout=timeout, default=default)
+        return answer
 
     @property
     def http(self) -> Any:

@@ -6,6 +6,7 @@ import re
 import stat
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -182,7 +183,7 @@ def build_environment(work: Work, run: RunFacts, *, surroundings: RunSurrounding
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the part of the scheduler's environment that every run gets; the accounts database fills gaps."""
     variables = _from_accounts(os.getuid()) | {name: environ[name] for name in _INHERITED if name in environ}
-    return variables | {name: value for name, value in environ.items() if name.startswith("LC_")}
+    return variables | {name: environ[name] for name in environ if name.startswith("LC_")}
 
 
 @cache
@@ -194,6 +195,22 @@ def _from_accounts(user: int) -> dict[str, str]:
         return path  # a container may have a user id without a name
     account = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
     return path | {name: value for name, value in account.items() if value}
+
+
+def login_environment(work: Work, environ: Mapping[str, str], *, project: Path, state: Path) -> dict[str, str]:
+    """Return the variables that a check of an agent's login needs; a missing file or secret is left out."""
+    variables = {name: environ[name] for name in work.env_pass if name in environ}
+    if work.env_file is not None:
+        with suppress(RotaError):
+            variables |= read_env_file(Path(work.project or project) / Path(work.env_file).expanduser())
+    for variable in work.env:
+        value = variable.value
+        if variable.secret is not None:
+            with suppress(RotaError):
+                credentials = environ.get("CREDENTIALS_DIRECTORY")
+                value = find_secret(variable.secret, credentials=credentials, environ=environ, state=state)
+        variables |= {} if value is None else {variable.name: value}
+    return variables
 
 
 def described(run: RunFacts, *, surroundings: RunSurroundings, params: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rota import faults
 from rota.model.clock import say_duration
 from rota.model.errors import InvalidValue
-from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
+from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut, whole_result
 from rota.model.states import Reason, Status
 from rota.rules.outcome import retry_after
 from rota.runners import child
@@ -79,6 +79,7 @@ def read_returned(context: JobContext, value: Any) -> Outcome:
     return Outcome(
         status=Status.COMPLETED,
         summary=cut(text, SUMMARY_LIMIT),
+        result=whole_result(text),
         state=kept,
         scheduler_state=changed,
         output_bytes=written,

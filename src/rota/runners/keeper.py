@@ -1,6 +1,8 @@
-"""The keeper of one run: holds the gate, starts the command, bounds output and time, leaves no process behind.
+"""A keeper: carries one run at a time, bounds its output and time, and leaves no process of it behind.
 
-Standard library only. The spawner forks it, it outlives the scheduler, and its only result is `outcome.json`.
+Standard library only. The spawner forks it, and it outlives the scheduler. The order for a run comes over its channel,
+which is the gate: it is sent once the keeper's pid is committed. The outcome goes back the same way; once the channel
+is closed, it goes into `outcome.json`.
 """
 
 import copy
@@ -11,14 +13,18 @@ import json
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rota import faults
 from rota.runners.redacting import FUNCTION, RESULT, Redactor, redact_file
 from rota.runners.tree import LINUX, descendants, groups, send, signal_once
 from rota.runners.writer import TAIL, BoundedWriter
+
+if TYPE_CHECKING:
+    from rota.agents.stream import Stop, StreamGuard
 
 SET_CHILD_SUBREAPER = 36
 READ_SIZE = 1 << 20
@@ -28,10 +34,23 @@ SWEEP_LIMIT = 0.5
 UNKILLABLE_AFTER = 30.0
 RETRY_PAUSE = 1.0
 OUTCOME = "outcome.json"
+UNCHECKED = "unchecked"
+"""The file of an agent's step that failed with exit code 0."""
 ERRORS = "errors"
 """The folder of standard error, if that is kept apart."""
 ERRORS_LIMIT = 1_000_000
+CHECK: dict[str, Any] = {"stdin": None, "errors_apart": False, "idle_timeout": None, "guard": None}
+"""The orders of the work that its postcondition does not inherit."""
+CLEANUP = "cleanup.json"
+"""The file with the command that removes what no signal to the tree ends, such as a container."""
+CLEANUP_LIMIT = 20.0
 ORDERS = (signal.SIGTERM, signal.SIGUSR1)
+ORDER = b"r"
+"""Carry the run whose specification is in the file that comes along."""
+STORED = b"s"
+"""The last outcome is stored."""
+ACKNOWLEDGE_SECONDS = 10.0
+"""After so long without an answer an outcome goes into its file: another process may follow the run."""
 _RESET = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
     *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
@@ -73,13 +92,58 @@ def wake_on_children() -> int:
     return woken
 
 
-def keep(gate: int, spec_file: int, *, spawner: int = 0) -> NoReturn:
-    """Be the keeper of one run: never return."""
+def keep(channel: socket.socket) -> NoReturn:
+    """Be a keeper: carry run after run until the scheduler closes the channel; never return."""
     code = 1
     try:
-        code = Keeper(gate, spec_file, spawner=spawner).run()
+        code = _carry_all(channel)
     finally:
         os._exit(code)
+
+
+def _carry_all(channel: socket.socket) -> int:
+    os.setsid()
+    become_subreaper()
+    woken = wake_on_children()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
+    kept: Keeper | None = None
+    fresh = True
+    while True:
+        faults.point("keeper.at_gate")
+        message, file = _next_message(channel, woken, unstored=kept is not None, fresh=fresh)
+        if message == STORED:
+            kept = None
+            continue
+        if message != ORDER or file is None:
+            return 125 if kept is None else kept.store()
+        faults.point("keeper.gate_passed")
+        kept, fresh = Keeper(file, woken), False
+        kept.run()
+        if kept.left or not kept.tell(channel):
+            return kept.store()
+
+
+def _next_message(channel: socket.socket, woken: int, *, unstored: bool, fresh: bool) -> tuple[bytes, int | None]:
+    """Return the scheduler's next message with its file; without a message this keeper leaves.
+
+    A stop that reaches a fresh keeper is for its run, as the scheduler may know it before the order arrives. One that
+    reaches an idle keeper later comes from elsewhere, and ends it.
+    """
+    until = time.monotonic() + ACKNOWLEDGE_SECONDS if unstored else float("inf")
+    while True:
+        seconds = None if until == float("inf") else max(0.0, until - time.monotonic())
+        ready = readable([channel.fileno(), woken], seconds)
+        if channel.fileno() in ready:
+            break
+        if woken in ready:
+            os.read(woken, 4096)
+        if not ready or (_orders and not fresh):
+            return b"", None
+    try:
+        message, files, _, _ = socket.recv_fds(channel, 1, 1)
+    except OSError:
+        return b"", None
+    return message, files[0] if files else None
 
 
 def become_subreaper() -> None:
@@ -89,11 +153,9 @@ def become_subreaper() -> None:
 
 
 class Keeper:
-    """One run from its gate to its outcome file."""
+    """One run from its order to its outcome."""
 
-    def __init__(self, gate: int, spec_file: int, *, spawner: int) -> None:
-        self.gate = gate
-        self.spawner = spawner
+    def __init__(self, spec_file: int, woken: int) -> None:
         self.spec = json.loads(os.pread(spec_file, os.fstat(spec_file).st_size, 0))
         os.close(spec_file)
         self.folder: str = self.spec["folder"]
@@ -102,17 +164,23 @@ class Keeper:
         self.status: int | None = None
         self.error: str | None = None
         self.left: list[int] = []
+        self.outcome = b""
         self.child = 0
         self.pipes: dict[int, BoundedWriter] = {}
+        self.checked_from: int | None = None
+        """The offset of the postcondition's output; None: it has not begun."""
         hidden = [self.spec["env"][name] for name in self.spec.get("secret", ())]
         self.redactor = Redactor(hidden) if hidden else None
         self.redactors: dict[int, Redactor] = {}
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
-        os.setsid()
-        become_subreaper()
-        self._woken = wake_on_children()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
+        self.idle_timeout: float | None = None
+        self.heard_at = float("inf")
+        """The time of the last output, on the monotonic clock."""
+        self.guard: StreamGuard | None = None
+        self.loop: Stop | None = None
+        """The message about a loop of tool calls."""
+        self._woken = woken
 
     @property
     def stops(self) -> int:
@@ -124,32 +192,53 @@ class Keeper:
         """Whether the order was repeated, or excludes the grace."""
         return len(_orders) > 1 or signal.SIGUSR1 in _orders
 
-    def run(self) -> int:
-        """Wait at the gate, run the command to its end, store the outcome; return the exit code."""
-        faults.point("keeper.at_gate")
-        if os.read(self.gate, 1) != b"g":
-            return 125
-        os.close(self.gate)
-        faults.point("keeper.gate_passed")
-        self.started_at = time.time()
+    def run(self) -> None:
+        """Run the command to its end."""
         if self.stops:
             self.why = "stopped"
         else:
-            self._start()
-            while self._alive():
-                self._step()
-            self._drain()
+            self._carry(self.spec)
+            if self.spec.get("postcondition") and self.why == "exited" and self.status == 0 and self._checkable():
+                self._check(self.spec["postcondition"])
+            self._clean_up()
         self.output.close()
-        return self._store()
+        os.chdir("/")
+        self.outcome = json.dumps(self._outcome()).encode()
+        _orders.clear()
 
-    def _start(self) -> None:
+    def _carry(self, spec: dict[str, Any]) -> None:
+        """Run a command to its end, with everything that it leaves behind."""
+        self._start(spec)
+        while self._alive():
+            self._step()
+        self._drain()
+
+    def _checkable(self) -> bool:
+        """Return whether the work, by its own judgement, succeeded: an agent may fail with exit code 0."""
+        return not os.path.exists(os.path.join(self.folder, UNCHECKED))
+
+    def _check(self, postcondition: dict[str, Any]) -> None:
+        """Run the postcondition of a command that succeeded, under the same rules."""
+        for pipe in self.pipes:
+            os.close(pipe)
+        self.pipes.clear()
+        self.redactors.clear()
+        self.status, self.child = None, 0
+        self.deadline = self.kill_at = self.give_up_at = float("inf")
+        self.checked_from = self.output.total
+        faults.point("keeper.postcondition")
+        self._carry({**self.spec, **CHECK, **postcondition})
+
+    def _start(self, spec: dict[str, Any]) -> None:
         out = errors = self._open_pipe(self.output)
-        if self.spec.get("errors_apart"):
+        if spec.get("errors_apart"):
             errors = self._open_pipe(BoundedWriter(os.path.join(self.folder, ERRORS), TAIL, limit=ERRORS_LIMIT))
-        if self.spec["timeout"] is not None:
-            self.deadline = time.monotonic() + self.spec["timeout"]
+        self.heard_at = time.monotonic()
+        self.idle_timeout, self.guard = spec.get("idle_timeout"), guard_of(spec)
+        if spec["timeout"] is not None:
+            self.deadline = self.heard_at + spec["timeout"]
         try:
-            self.child = start_command(self.spec, out, errors)
+            self.child = start_command(spec, out, errors)
         except StartFailed as error:
             self.why, self.error = "spawn_failed", str(error)
         for end in {out, errors}:
@@ -192,12 +281,26 @@ class Keeper:
     def _step(self) -> None:
         now = time.monotonic()
         self._advance(now)
-        until = min(self.deadline, self.kill_at) if self.give_up_at == float("inf") else now + SWEEP_PAUSE
+        until = (
+            min(self.deadline, self.kill_at, self._idle_at()) if self.give_up_at == float("inf") else now + SWEEP_PAUSE
+        )
         self._wait(None if until == float("inf") else max(0.0, until - now))
 
+    def _idle_at(self) -> float:
+        waits = self.idle_timeout is not None and self.kill_at == float("inf")
+        return self.heard_at + self.idle_timeout if waits and self.idle_timeout is not None else float("inf")
+
+    def _reason_to_end(self, now: float) -> str | None:
+        if self.stops:
+            return "stopped"
+        if self.loop is not None:
+            self.error = self.loop.error
+            return self.loop.why
+        return "timed_out" if now >= self.deadline else "idle" if now >= self._idle_at() else None
+
     def _advance(self, now: float) -> None:
-        if self.kill_at == float("inf") and (self.stops or now >= self.deadline):
-            self.why = "stopped" if self.stops else "timed_out"
+        if self.kill_at == float("inf") and (why := self._reason_to_end(now)) is not None:
+            self.why = why
             self.kill_at = now + self.spec["term_grace"]
             # CONT lets a stopped process see its TERM.
             self._signal(signal.SIGTERM, signal.SIGCONT)
@@ -257,6 +360,8 @@ class Keeper:
         except BlockingIOError:
             return False
         if data:
+            self.heard_at = time.monotonic()
+            self._watch(pipe, data)
             redactor = self.redactors.get(pipe)
             self.pipes[pipe].write(data if redactor is None else redactor.feed(data))
         else:
@@ -264,6 +369,15 @@ class Keeper:
             self._show_rest(pipe)
             self.pipes.pop(pipe).close()
         return bool(data)
+
+    def _watch(self, pipe: int, data: bytes) -> None:
+        """Look for a loop in an agent's stream; a stream that cannot be read is not guarded."""
+        if self.guard is None or self.loop is not None or self.pipes[pipe] is not self.output:
+            return
+        try:
+            self.loop = self.guard.feed(data)
+        except Exception:  # the run is worth more than its guard
+            self.guard = None
 
     def _show_rest(self, pipe: int) -> None:
         """Write the bytes that were held back as the possible beginning of a secret."""
@@ -278,16 +392,40 @@ class Keeper:
                 pass
             if pipe in self.pipes:
                 self._show_rest(pipe)
+                self.pipes.pop(pipe).close()
+                os.close(pipe)
+
+    def _clean_up(self) -> None:
+        """Run the command of the cleanup file, if there is one, for a limited time."""
+        try:
+            with open(os.path.join(self.folder, CLEANUP), "rb") as file:
+                argv = json.load(file)
+            null = os.open(os.devnull, os.O_RDWR)
+        except (OSError, ValueError):
+            return
+        try:
+            pid = start_command({**self.spec, "argv": argv, "cwd": "/", "stdin": None}, null, null)
+        except StartFailed:
+            return
+        finally:
+            os.close(null)
+        until = time.monotonic() + CLEANUP_LIMIT
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() >= until:
+                send(pid, signal.SIGKILL)
+            if readable([self._woken], RETRY_PAUSE):
+                os.read(self._woken, 4096)
 
     def _outcome(self) -> dict[str, Any]:
         failed = self.why == "spawn_failed"
         code = None if self.status is None or failed else self.status
-        return {
+        ended = {
             "why": self.why,
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
             "error": self.redactor.redact(self.error) if self.redactor and self.error else self.error,
             "timeout": self.spec["timeout"],
+            "idle_timeout": self.spec.get("idle_timeout"),
             "started_at_ms": int(self.started_at * 1000),
             "finished_at_ms": int(time.time() * 1000),
             "output_bytes": self.output.total,
@@ -295,14 +433,29 @@ class Keeper:
             "truncated": self.output.truncated,
             "left": self.left,
         }
+        if self.checked_from is None or self.why in ("stopped", "unkillable"):
+            return ended
+        check = {name: ended[name] for name in ("why", "exit_code", "signal", "error")}
+        check |= {"from": self.checked_from, "timeout": self.spec["postcondition"]["timeout"]}
+        return {**ended, "why": "exited", "exit_code": 0, "signal": None, "error": None, "postcondition": check}
 
-    def _store(self) -> int:
-        """Store the outcome, and retry while the disk is full, until another order to stop."""
-        outcome = json.dumps(self._outcome()).encode()
+    def tell(self, channel: socket.socket) -> bool:
+        """Send the outcome to the scheduler; return whether that was possible."""
+        try:
+            self._redact_files(store_whole)
+            channel.sendall(self.outcome + b"\n")
+        except OSError:
+            return False
+        faults.point("keeper.told")
+        return True
+
+    def store(self) -> int:
+        """Store the outcome, and retry while the disk is full, until another order to stop; return the exit code."""
         asked = self.stops
         while True:
             try:
-                self._write(outcome)
+                self._redact_files(store_durably)
+                store_durably(self.folder, OUTCOME, self.outcome)
                 return 0
             except OSError:
                 if self.stops > asked or not os.path.isdir(self.folder):
@@ -313,12 +466,6 @@ class Keeper:
             except BlockingIOError:
                 pass
 
-    def _write(self, outcome: bytes) -> None:
-        """Write the outcome; with fsync only if no scheduler is there to store it in the database."""
-        store = store_whole if os.getppid() == self.spawner else store_durably
-        self._redact_files(store)
-        store(self.folder, OUTCOME, outcome)
-
     def _redact_files(self, store: Callable[[str, str, bytes], None]) -> None:
         """Redact the result files before the scheduler reads them."""
         if self.redactor is None:
@@ -327,6 +474,17 @@ class Keeper:
             shown = redact_file(os.path.join(self.folder, name), self.redactor)
             if shown is not None:
                 store(self.folder, name, shown)
+
+
+def guard_of(spec: dict[str, Any]) -> "StreamGuard | None":
+    """Return the guard of an agent's stream."""
+    if spec.get("guard") is None:
+        return None
+    from rota.agents.stream import StreamGuard
+
+    guard = spec["guard"]
+    limits = {name: guard.get(name) for name in ("max_turns", "max_usd")}
+    return StreamGuard(guard["stream"], guard["limit"], **limits)
 
 
 def readable(files: list[int], seconds: float | None) -> list[int]:

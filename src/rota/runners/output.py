@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ class _Part(Struct, frozen=True):
                 yield file.read(min(CHUNK, end - start))
 
 
+@lru_cache(maxsize=256)
 def folder_of(state: Path, run_id: str) -> Path:
     """Return the folder of a run, by the day of its id."""
     return state / RUNS / f"{created_at(run_id):%Y%m%d}" / run_id
@@ -105,6 +108,15 @@ def size(folder: Path) -> int:
     return parts[-1].end if parts else 0
 
 
+def written_at(folder: Path) -> datetime | None:
+    """Return the time of the last output, None without any."""
+    try:
+        times = [part.path.stat().st_mtime for part in _parts(folder) if part.size]
+    except FileNotFoundError:
+        return None  # the writer replaced this segment: the next look is right
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
 def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> OutputPiece:
     """Return the output from `offset` on, `limit` bytes at most; no data if there is nothing new."""
     for _ in range(_ATTEMPTS):
@@ -161,6 +173,25 @@ class Snapshot:
 def read_all(folder: Path) -> bytes:
     """Return the whole output, with gaps marked."""
     return b"".join(read_output(folder))
+
+
+def tail_after(folder: Path, offset: int, limit: int) -> bytes:
+    """Return the last `limit` bytes of the output after an offset."""
+    at, data = max(offset, size(folder) - limit), b""
+    while (piece := read_from(folder, at)).data and len(data) < limit:
+        at, data = piece.end, data + piece.data
+    return data
+
+
+def append_output(folder: Path, other: Path, *, limit: int = CHUNK) -> int:
+    """Append the end of another folder's output, whose writer is done; return the new size."""
+    data, end = tail_after(other, 0, limit), size(folder)
+    if data:
+        try:
+            write_private(folder / f"{PREFIX}{end}", data.decode("utf-8", "replace"))
+        except OSError:
+            return end  # the disk is full: the copy in the other folder stays
+    return size(folder)
 
 
 def forget_output(folder: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rota.model.budgets import MILLION, Usage
 from rota.model.errors import InvalidValue
-from rota.model.records import SCHEDULER_STATE_LIMIT, STATE_LIMIT, SUMMARY_LIMIT, cut
+from rota.model.records import SCHEDULER_STATE_LIMIT, STATE_LIMIT, SUMMARY_LIMIT, cut, whole_result
 
 NUMBER_LIMIT = 10**15
 MODEL_LIMIT = 200
@@ -121,6 +121,7 @@ class Result(Struct, frozen=True):
     """The parts of an outcome that come from the work."""
 
     summary: str | None = None
+    result: str | None = None
     state: Mapping[str, Any] | None = None
     scheduler_state: Mapping[str, Any] | None = None
     files: tuple[str, ...] = ()
@@ -185,8 +186,10 @@ def judge(value: Any) -> Result:
     summary = value.get("summary")
     if not isinstance(summary, str | None):
         raise InvalidValue(f"`summary` of the result is {_kind(summary)}, not a text")
+    text = None if summary is None else storable(summary)
     return Result(
-        summary=None if summary is None else cut(storable(summary), SUMMARY_LIMIT),
+        summary=cut(text, SUMMARY_LIMIT),
+        result=whole_result(text),
         state=judge_state(value.get("state")),
         scheduler_state=judge_scheduler_state(value.get("scheduler_state")),
         files=_files(value.get("files")),

@@ -2,13 +2,11 @@
 
 import base64
 import binascii
-import json
 import logging
 import os
 import signal
-import socket
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,42 +15,8 @@ from msgspec import Struct
 
 from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
 from rota.model.notifications import DeliveryResult
-from rota.rules.addresses import is_allowed, is_public, private, read_address
 from rota.rules.outcome import retry_after
-from rota.sources.http import finish_within, trusted
-
-Resolve = Callable[[str, int], Collection[str]]
-
-
-class Pinned(Struct, frozen=True):
-    """A checked address: `url` contains it instead of the name; `host` and `name` are as written."""
-
-    url: str
-    host: str
-    name: str
-
-
-def resolved(name: str, port: int) -> list[str]:
-    """Return the addresses of a name."""
-    try:
-        entries: list[Any] = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise AddressUnknown(name, why.lower()) from None
-    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-
-
-def pin(url: str, *, allow_private: Collection[str] = (), resolve: Resolve = resolved) -> Pinned:
-    """Return the address to connect to, or raise AddressRefused; every address of the name must be public."""
-    address = read_address(url, allow_private=allow_private)
-    addresses = list(resolve(address.name, address.port))
-    if not addresses:
-        raise AddressUnknown(address.name)
-    if not is_allowed(address, allow_private) and not all(map(is_public, addresses)):
-        raise private(address)
-    literal = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-    return Pinned(f"{address.scheme}://{literal}:{address.port}{address.path}", address.host, address.name)
-
+from rota.sources.http import Pinned, finish_within, pin, trusted
 
 GONE = 410
 REFUSAL_BYTES = 256
@@ -113,7 +77,7 @@ async def _send(request: WebhookRequest, place: Pinned) -> DeliveryResult:
 
     headers = {"host": place.host, "user-agent": "rota", "accept-encoding": "identity", **(request.headers or {})}
     if request.body:
-        headers["content-type"] = "application/json"
+        headers.setdefault("content-type", "application/json")
     client = httpx2.AsyncClient(timeout=None, verify=trusted(), trust_env=False, follow_redirects=False)
     sni: dict[str, Any] = {"sni_hostname": place.name}
     content = request.body.encode() or None
@@ -146,16 +110,7 @@ async def _refusal_text(answer: Any) -> str:
     return f": {words}" if words else ""
 
 
-TELEGRAM_LIMIT = 4000
 APPRISE_MISSING = "apprise is not installed: install rota with the extra `notify`"
-
-
-def telegram(token: str, chat: str, text: str, *, timeout: float) -> WebhookRequest:
-    """Return the request that sends a text to a chat by a Telegram bot."""
-    body = json.dumps(
-        {"chat_id": chat, "text": text[:TELEGRAM_LIMIT], "disable_web_page_preview": True}, ensure_ascii=False
-    )
-    return WebhookRequest(f"https://api.telegram.org/bot{token}/sendMessage", body, timeout=timeout)
 
 
 def send_chat(address: str, *, title: str, body: str) -> DeliveryResult:

@@ -1,37 +1,35 @@
-"""The scheduler's side of the spawner: start keepers, hold their gates, wait for their end. One loop, no threads."""
+"""The scheduler's side of the spawner and its keepers: fork, order, settle and dismiss them. One loop, no threads."""
 
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import fields
 
 from rota import faults
 from rota.model.errors import SpawnerLost, SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
-from rota.runners.processes import alive, boot_id, keeps, kill_keeper, send_signal, start_time, stuck
+from rota.runners.keeper import ORDER, STORED
+from rota.runners.processes import boot_id, start_time
 from rota.runners.spawner import REPLY, REQUEST
 from rota.runners.tree import LINUX
 from rota.runners.writer import OUTPUT_LIMIT
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 CONCURRENT_SPAWNS = 32
+IDLE_SECONDS = 5.0
+REPLY_LIMIT = 1 << 16
 STOP_WAIT_SECONDS = 5.0
-POLL_SECONDS = 0.05
-LOOK_SECONDS = 1.0
-UNKILLABLE_SECONDS = 30.0
-"""After so long a keeper gives up processes that it cannot kill."""
 
 
 class Launch(Struct, frozen=True):
@@ -52,40 +50,128 @@ class Launch(Struct, frozen=True):
     """Whether standard error has a file of its own."""
     secret: tuple[str, ...] = ()
     """The variables whose values are redacted in the output."""
+    idle_timeout: float | None = None
+    guard: Mapping[str, Any] | None = None
+    """The guard of an agent: the `stream` of the program, the `limit` of equal calls, `max_turns` and `max_usd`."""
+    postcondition: Mapping[str, Any] | None = None
+    """The keeper's second command, after the success of the first: `argv`, `cwd` and `timeout`."""
+
+
+class Channel:
+    """Our end of the connection to a keeper."""
+
+    def __init__(self, identity: ProcessIdentity, end: socket.socket, *, closed: "Callable[[Channel], None]") -> None:
+        self.identity = identity
+        self.idle_since = 0.0
+        self.reusable = True
+        """Whether it may get another run: a keeper that got a signal may yet meet it."""
+        self.answered = False
+        """Whether it holds an outcome that is not stored."""
+        self._end = end
+        self._closed = closed
+        self._data = b""
+        self._loop = asyncio.get_running_loop()
+        self._reply: asyncio.Future[bytes | None] = self._loop.create_future()
+        end.settimeout(0)
+        self._loop.add_reader(end, self._on_readable)
+
+    @property
+    def open(self) -> bool:
+        """Whether the keeper is there, as far as is known."""
+        return self._end.fileno() >= 0
+
+    def there(self) -> bool:
+        """Return whether the keeper has not left."""
+        try:
+            return bool(self._end.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def order(self, spec: int) -> None:
+        """Hand a run over; that a keeper is gone shows in its reply."""
+        self._reply = self._loop.create_future() if self._reply.done() and self.open else self._reply
+        try:
+            socket.send_fds(self._end, [ORDER], [spec])
+        except OSError:
+            self.close()
+
+    async def reply(self) -> bytes | None:
+        """Wait for the outcome of the run; None: the keeper is gone without one."""
+        return await asyncio.shield(self._reply)
+
+    def settle(self) -> None:
+        """Answer the keeper that its outcome is stored."""
+        self.answered = False
+        try:
+            self._end.send(STORED)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Dismiss the keeper: it leaves, after its run if there is one."""
+        if self.open:
+            self._loop.remove_reader(self._end)
+            self._end.close()
+            self._closed(self)
+        if not self._reply.done():
+            self._reply.set_result(None)
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._end.recv(REPLY_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._data += data
+        if self._data.endswith(b"\n"):
+            reply, self._data = self._data, b""
+            self.answered = True
+            if not self._reply.done():
+                self._reply.set_result(reply)
 
 
 class Gate:
-    """Holds a keeper back until its pid is committed."""
+    """Holds a run back until the pid of its keeper is committed."""
 
-    def __init__(self, file: int) -> None:
-        self._file: int | None = file
+    def __init__(self, channel: Channel, spec: int) -> None:
+        self._channel = channel
+        self._spec: int | None = spec
 
     def open(self) -> None:
         """Start the command; the outcome of a keeper that is gone has the error."""
-        if self._file is None:
-            return
-        try:
-            os.write(self._file, b"g")
-        except BrokenPipeError:
-            pass
-        self.close()
+        if self._spec is not None:
+            self._channel.order(self._spec)
+            self._forget()
 
     def close(self) -> None:
-        """End the keeper without starting the command, unless the gate was opened."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Dismiss the keeper; it never starts the command, unless the gate was opened."""
+        self._forget()
+        self._channel.close()
+
+    def _forget(self) -> None:
+        if self._spec is not None:
+            os.close(self._spec)
+            self._spec = None
 
 
 class Spawned(Struct, frozen=True):
-    """A keeper that waits at its gate."""
+    """A keeper that has no order yet."""
 
     identity: ProcessIdentity
     gate: Gate
 
 
 class Spawner:
-    """Runs the spawner process, which starts keepers; the next spawn replaces a dead one."""
+    """Runs the spawner process, which forks keepers, and gives each keeper run after run.
+
+    The next spawn replaces a dead spawner process. Keepers without a run leave after a few seconds.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,6 +179,10 @@ class Spawner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: deque[asyncio.Future[tuple[int, int]]] = deque()
         self._room = asyncio.Semaphore(CONCURRENT_SPAWNS)
+        self._keepers: dict[ProcessIdentity, Channel] = {}
+        self._idle: list[Channel] = []
+        """The keepers without a run, the one that ran last at the end."""
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -103,7 +193,7 @@ class Spawner:
         """Start the spawner process by exec: a fork would inherit the scheduler's lock."""
         if self._channel is not None:
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if LINUX else socket.SOCK_STREAM)
+        ours, theirs = _socket_pair()
         ours.settimeout(0)
         with theirs:
             self._process = subprocess.Popen(
@@ -121,7 +211,9 @@ class Spawner:
         self._loop.add_reader(ours, self._on_reply)
 
     def stop(self) -> None:
-        """End the spawner process; the keepers stay."""
+        """End the spawner process; keepers stay until their runs have ended."""
+        for channel in list(self._keepers.values()):
+            channel.close()
         self._end(SpawnFailed("the spawner process was stopped"))
 
     def _end(self, answer: SpawnFailed) -> None:
@@ -142,6 +234,10 @@ class Spawner:
         self._loop.remove_reader(self._channel)
         self._channel.close()
         self._channel = None
+        for channel in list(self._keepers.values()):
+            channel.reusable = False  # no spawner inherits what it leaves behind if it is killed
+        for channel in list(self._idle):
+            channel.close()
         while self._replies:
             _answer(self._replies.popleft(), answer)
 
@@ -159,48 +255,115 @@ class Spawner:
             _answer(self._replies.popleft(), REPLY.unpack(data))
 
     async def spawn(self, launch: Launch, folder: Path) -> Spawned:
-        """Return a keeper for `launch` that waits at its gate; its files go to `folder`."""
+        """Return a keeper for `launch` that waits for its order; its files go to `folder`."""
+        try:
+            spec = _spec_file(launch, folder)
+        except OSError as error:
+            raise _not_started(error) from error
+        try:
+            channel = self._take_idle() or await self._fork()
+        except BaseException:
+            os.close(spec)
+            raise
+        return Spawned(channel.identity, Gate(channel, spec))
+
+    def channel(self, keeper: ProcessIdentity) -> Channel | None:
+        """Return the connection to a keeper, None if it is not ours."""
+        return self._keepers.get(keeper)
+
+    def settle(self, keeper: ProcessIdentity) -> None:
+        """Give a keeper back whose outcome is stored."""
+        channel = self._keepers.get(keeper)
+        if channel is None or not channel.answered:
+            return
+        channel.settle()
+        if not channel.reusable:
+            channel.close()
+        elif channel.open:
+            assert self._loop is not None
+            channel.idle_since = self._loop.time()
+            self._idle.append(channel)
+            if self._timer is None:
+                self._timer = self._loop.call_later(IDLE_SECONDS, self._dismiss_idle)
+
+    def dismiss(self, keeper: ProcessIdentity) -> None:
+        """Leave a keeper to itself: it stores the outcome in its file."""
+        channel = self._keepers.get(keeper)
+        if channel is not None:
+            channel.close()
+
+    def _take_idle(self) -> Channel | None:
+        while self._idle:
+            channel = self._idle.pop()
+            if channel.there():
+                return channel
+            channel.close()
+        return None
+
+    def _dismiss_idle(self) -> None:
+        assert self._loop is not None
+        self._timer = None
+        past = self._loop.time() - IDLE_SECONDS
+        for channel in [one for one in self._idle if one.idle_since <= past]:
+            channel.close()
+        if self._idle:
+            due = self._idle[0].idle_since + IDLE_SECONDS
+            self._timer = self._loop.call_at(due, self._dismiss_idle)
+
+    def _on_closed(self, channel: Channel) -> None:
+        if self._keepers.get(channel.identity) is channel:
+            del self._keepers[channel.identity]
+        if channel in self._idle:
+            self._idle.remove(channel)
+
+    async def _fork(self) -> Channel:
         async with self._room:
             try:
                 try:
-                    return await self._spawn_once(launch, folder)
+                    return await self._fork_once()
                 except SpawnerLost:
-                    return await self._spawn_once(launch, folder)
+                    return await self._fork_once()
             except OSError as error:
-                raise SpawnFailed(f"no keeper could be started: {error.strerror}") from error
+                raise _not_started(error) from error
 
-    async def _spawn_once(self, launch: Launch, folder: Path) -> Spawned:
+    async def _fork_once(self) -> Channel:
         self.start()
-        gate, held = os.pipe()
+        ours, theirs = _socket_pair()
         try:
-            reply = self._ask(launch, folder, gate=gate)
+            with theirs:
+                reply = self._ask(theirs.fileno())
             faults.point("spawn.asked")
             pid, start = await reply
             if pid < 0:
                 hint = "check the limits on processes and memory"
                 raise SpawnFailed(f"no keeper could be forked: {os.strerror(-pid).lower()}", hint=hint)
-            return Spawned(ProcessIdentity(boot_id(), pid, start or start_time(pid) or 0), Gate(held))
+            identity = ProcessIdentity(boot_id(), pid, start or start_time(pid) or 0)
         except BaseException:
-            os.close(held)
+            ours.close()
             raise
-        finally:
-            os.close(gate)
+        channel = self._keepers[identity] = Channel(identity, ours, closed=self._on_closed)
+        return channel
 
-    def _ask(self, launch: Launch, folder: Path, *, gate: int) -> "asyncio.Future[tuple[int, int]]":
+    def _ask(self, end: int) -> "asyncio.Future[tuple[int, int]]":
         assert self._channel is not None
         assert self._loop is not None
-        spec = _spec_file(launch, folder)
         try:
-            socket.send_fds(self._channel, [REQUEST], [gate, spec])
+            socket.send_fds(self._channel, [REQUEST], [end])
         except (BrokenPipeError, ConnectionResetError) as error:
             lost = SpawnerLost("the spawner process is gone")
             self._end(lost)
             raise lost from error
-        finally:
-            os.close(spec)
         reply: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         self._replies.append(reply)
         return reply
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if LINUX else socket.SOCK_STREAM)
+
+
+def _not_started(error: OSError) -> SpawnFailed:
+    return SpawnFailed(f"no keeper could be started: {error.strerror}")
 
 
 def _answer(reply: "asyncio.Future[tuple[int, int]]", answer: tuple[int, ...] | SpawnFailed) -> None:
@@ -214,7 +377,7 @@ def _answer(reply: "asyncio.Future[tuple[int, int]]", answer: tuple[int, ...] | 
 
 def _spec_file(launch: Launch, folder: Path) -> int:
     """Return an open file without a name that holds the keeper's orders: they contain secrets."""
-    spec = {part.name: getattr(launch, part.name) for part in fields(launch) if part.name != "files"}
+    spec = {name: getattr(launch, name) for name in launch.__struct_fields__ if name != "files"}
     data = json.dumps({**spec, "env": dict(launch.env), "folder": str(folder)}).encode()
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("rota", os.MFD_CLOEXEC)
@@ -225,73 +388,3 @@ def _spec_file(launch: Launch, folder: Path) -> int:
     while view:
         view = view[os.write(file, view) :]
     return file
-
-
-class Watch:
-    """The scheduler's own deadline behind a keeper's, for a run that keeps stopping its keeper.
-
-    After its deadline the keeper gets CONT once a second, which is harmless. A keeper that is still stopped after the
-    grace is killed with its process tree, and so is a keeper with running processes after `UNKILLABLE_SECONDS`.
-    """
-
-    def __init__(self, keeper: ProcessIdentity, *, timeout: float | None, term_grace: float, slack: float) -> None:
-        self.overdue: str | None = None
-        """Why the keeper was killed: `timed_out` or `stopped`; None: not killed."""
-        self._keeper = keeper
-        self._term_grace = term_grace
-        self._slack = slack
-        self._why = "timed_out"
-        self._due = float("inf")
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        if timeout is not None:
-            self._expect(timeout)
-
-    def order(self, *, at_once: bool) -> None:
-        """Expect the end of the run: the keeper got a signal."""
-        if self._due > self._loop.time():
-            self._why = "stopped"
-        self._term_grace = 0.0 if at_once else self._term_grace
-        self._expect(0.0)
-
-    def close(self) -> None:
-        """Stop watching."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _expect(self, seconds: float) -> None:
-        self._due = min(self._due, self._loop.time() + seconds)
-        self.close()
-        self._timer = self._loop.call_at(self._due + LOOK_SECONDS, self._look)
-
-    def _look(self) -> None:
-        late = self._loop.time() - self._due - self._term_grace - self._slack
-        given_up = late > UNKILLABLE_SECONDS and keeps(self._keeper)
-        if (late > 0 and stuck(self._keeper)) or given_up:
-            self.overdue = self._why
-            self._loop.run_in_executor(None, kill_keeper, self._keeper)
-        else:
-            send_signal(self._keeper, signal.SIGCONT)
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
-
-
-async def wait_keeper(keeper: ProcessIdentity) -> None:
-    """Return when the process is gone; it need not be a child."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        handle = os.pidfd_open(keeper.pid)
-    except ProcessLookupError:
-        return
-    except (AttributeError, OSError):
-        while alive(keeper):
-            loop.call_later(POLL_SECONDS, ready.set)
-            await ready.wait()
-            ready.clear()
-        return
-    try:
-        if alive(keeper):
-            loop.add_reader(handle, ready.set)
-            await ready.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""The spawner: a single-threaded process that forks one keeper per run. Standard library only.
+"""The spawner: a single-threaded process that forks keepers. Standard library only.
 
 Run as `python -I -S spawner.py FD`; it ends when the other end of the socket is closed, the keepers stay. Processes of
 a killed keeper become children of the spawner, and are killed.
@@ -25,8 +25,8 @@ def serve(channel: socket.socket) -> NoReturn:
     keeper.listen_to_orders()
     keeper.become_subreaper()
     woken = keeper.wake_on_children()
-    gc.disable()  # here and in the keepers: a collection would copy every shared page
-    me, keepers = os.getpid(), set[int]()
+    gc.freeze()  # a collection in a keeper then copies none of the shared pages
+    keepers = set[int]()
     while True:
         ready = keeper.readable([channel.fileno(), woken], None)
         if woken in ready:
@@ -34,7 +34,7 @@ def serve(channel: socket.socket) -> NoReturn:
             end_orphans(keepers)
         if channel.fileno() not in ready:
             continue
-        request, files, _, _ = socket.recv_fds(channel, len(REQUEST), 2)
+        request, files, _, _ = socket.recv_fds(channel, len(REQUEST), 1)
         if not request:
             os._exit(0)
         try:
@@ -44,7 +44,9 @@ def serve(channel: socket.socket) -> NoReturn:
         if pid == 0:
             channel.close()
             os.close(woken)
-            keeper.keep(files[0], files[1], spawner=me)
+            own = socket.socket(fileno=files[0])
+            own.set_inheritable(inheritable=False)
+            keeper.keep(own)
         keepers.add(pid)  # a negative pid is an error number
         faults.point("spawner.forked")
         start = tree.start_ticks(pid) if pid > 0 else None

@@ -14,7 +14,6 @@ from rota.engine.membership.control import collect_rarely
 from rota.engine.membership.session import UNNAMED, Entrance, take_serving_lock, with_slots
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.pause import pause_in_crash_loop
-from rota.http.server import Flags
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError, StoreNotShared
@@ -30,7 +29,7 @@ from rota.store.driver import Store
 from rota.store.tables import processes
 
 if TYPE_CHECKING:
-    from rota.http.server import HttpServerThread
+    from rota.http.server import Flags, HttpServerThread
 
 Kind = Literal["serve", "worker"]
 
@@ -67,7 +66,7 @@ class Daemon(ServingHost):
         *,
         environ: Mapping[str, str],
         observer: SchedulerObserver | None = None,
-        http: Flags | None = None,
+        http: "Flags | None" = None,
         kind: Kind = "serve",
         entrance: Entrance = UNNAMED,
     ) -> None:
@@ -159,7 +158,8 @@ class Daemon(ServingHost):
         await super()._watch_further()
         if await self._file.look(self._store, self._settings):
             self._engine.wake()
-        if self._observer:  # show the runs that ended in no slot: cancelled in the queue, or ended with their group
+        # Show the runs that ended in no slot: cancelled in the queue, or ended with their group.
+        if self._observer and self._queue.stirred:
             with contextlib.suppress(StateError):  # the next round retries
                 for run in await asyncio.to_thread(self._queue.look):
                     self._observer.finished(run)

@@ -20,6 +20,7 @@ from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
 from rota.engine.loops.leases import Leases, kept_lease
+from rota.engine.loops.logins import ThreadedLogins
 from rota.engine.loops.loop import Loop, make_alarm
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.loops.work_sources import ThreadedSources
@@ -27,6 +28,7 @@ from rota.engine.membership import shutdown
 from rota.engine.membership.control import WakeSocket
 from rota.engine.membership.session import DATABASE, Entrance, close_session, open_session, sweep_locks
 from rota.engine.membership.shutdown import PASSING, ShortLockStore, StartupRetry, Stop, Stopping
+from rota.engine.ports import Desk
 from rota.engine.processes import KeeperProcesses
 from rota.engine.recovery import DamageCheck, Loss, RecoveryContext, recover, watch_state
 from rota.engine.scheduler import Engine
@@ -34,15 +36,21 @@ from rota.engine.transactions.budgets import charge_request
 from rota.engine.transactions.fire import Fired, fire_at_boot
 from rota.engine.transactions.poll import scheduler_state
 from rota.log import log
+from rota.model.attention import Attention
 from rota.model.clock import Clock, iso
 from rota.model.errors import RotaError, StateError
 from rota.model.records import Run
+from rota.operations.digest import digest_of
 from rota.operations.project.apply import adopt_tzdata
 from rota.operations.project.declarations import Sdk
+from rota.operations.status.attention import AttentionItem
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import needs_at
 from rota.runners.processes import identity, machine_boot, runs_here
 from rota.settings import Settings
 from rota.store.driver import Database, OpenStore, Store
 from rota.store.sqlite.store import process_lock_held
+from rota.store.tables.jobs import timezone_of
 from rota.store.tables.processes import Ending
 from rota.store.tables.runs import owned_runs
 
@@ -153,11 +161,39 @@ class Host(ABC):
             functions=self._functions,
             sources=ThreadedSources(self._settings, environ, lambda: self._table.sources),
             post=ThreadedPost(self._settings, environ),
+            logins=ThreadedLogins(self._settings, environ),
+            find_items=self._find_items,
+            build_digest=self._build_digest,
+            desk=self._desk,
+            environ=environ,
             stays=self._stays,
             fires=self._kind != "worker",
             on_fired=self._take_fired,
             on_finished=self._take_finished,
         )
+
+    def _find_items(self, db: Database, now: datetime) -> list[Attention]:
+        """Return what needs attention, as `rota status` would ask this process."""
+        return [need.attention for need in self._needs(db, now)]
+
+    def _build_digest(self, db: Database, since: datetime, until: datetime) -> dict[str, Any]:
+        """Return what happened from one instant to another, with the open items."""
+        items = [need.attention for need in self._needs(db, until) if need.seen is None]
+        return digest_of(db, since, until, items=items)
+
+    def _needs(self, db: Database, now: datetime) -> tuple[AttentionItem, ...]:
+        beat = Heartbeat(Liveness.RUNNING, os.getpid(), self._own_status(), state=self._state)
+        return needs_at(db, beat=beat, zone=timezone_of(db), now=now)
+
+    def _own_status(self) -> Mapping[str, Any]:
+        """Return the answer to `rota status`; a tick has none."""
+        return {}
+
+    def _desk(self) -> Desk:
+        """Return what carries out the events of chats; it is loaded only where the file has some."""
+        from rota.operations.chats import ChatDesk
+
+        return ChatDesk(self._settings.state)
 
     async def _attempt(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run one step of the start."""
@@ -456,6 +492,9 @@ class ServingHost(Host):
     def _answer_further(self, _asked: str) -> Mapping[str, Any]:
         return {}
 
+    def _own_status(self) -> Mapping[str, Any]:
+        return self.status()
+
     def status(self) -> Mapping[str, Any]:
         """Return the answer to `rota status`."""
         engine, scheduler, unreachable = self._engine, self._settings.scheduler, self._store.problem
@@ -500,6 +539,6 @@ def _carried(engine: Engine) -> Mapping[str, int]:
 
 def _loop(loop: Loop, engine: Engine) -> dict[str, Any]:
     pulse = loop.pulse
-    error = pulse.error or (engine.claimer.pulse.error if loop is engine.claim_loop else None)
+    error = pulse.error or loop.note or (engine.claimer.pulse.error if loop is engine.claim_loop else None)
     last_at = iso(pulse.last_at) if pulse.last_at else None
     return {"name": loop.name, "rounds": pulse.rounds, "last_at": last_at, "error": error}

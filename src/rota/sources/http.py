@@ -1,7 +1,8 @@
 """The work source of any HTTP endpoint."""
 
 import json
-from collections.abc import Collection, Coroutine, Mapping
+import socket
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -10,7 +11,8 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
-from rota.model.errors import SourceError
+from rota.model.errors import AddressUnknown, SourceError
+from rota.rules.addresses import is_allowed, is_public, private, read_address
 from rota.rules.outcome import retry_after
 from rota.sources.items import read_item, write_item
 
@@ -116,6 +118,39 @@ def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(bounded())
     except TimeoutError:
         raise TimeoutError(f"no answer within {seconds:g} s") from None
+
+
+Resolve = Callable[[str, int], Collection[str]]
+
+
+class Pinned(Struct, frozen=True):
+    """A checked address: `url` contains it instead of the name; `host` and `name` are as written."""
+
+    url: str
+    host: str
+    name: str
+
+
+def resolved(name: str, port: int) -> list[str]:
+    """Return the addresses of a name."""
+    try:
+        entries: list[Any] = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise AddressUnknown(name, why.lower()) from None
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def pin(url: str, *, allow_private: Collection[str] = (), resolve: Resolve = resolved) -> Pinned:
+    """Return the address to connect to, or raise AddressRefused; every address of the name must be public."""
+    address = read_address(url, allow_private=allow_private)
+    addresses = list(resolve(address.name, address.port))
+    if not addresses:
+        raise AddressUnknown(address.name)
+    if not is_allowed(address, allow_private) and not all(map(is_public, addresses)):
+        raise private(address)
+    literal = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+    return Pinned(f"{address.scheme}://{literal}:{address.port}{address.path}", address.host, address.name)
 
 
 @cache

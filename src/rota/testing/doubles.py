@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from rota.engine.loops.work_sources import Classes, ThreadedSources
 from rota.engine.ports import Message
 from rota.engine.transactions.claim import Claimed
-from rota.model.agents import Source
+from rota.model.agents import AgentResult, Source
 from rota.model.clock import cut_to_ms, parse_duration
 from rota.model.notifications import DeliveryResult, Target
-from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, Work, WorkSource
+from rota.model.records import Outcome, PostconditionResult, ProcessIdentity
+from rota.model.spec import Condition, SessionMode, Work, WorkSource
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
+from rota.rules.agents import agent_outcome
 from rota.settings import Settings
 from rota.store.driver import PLAIN, Database, Operation, Row, Store, T, WriteOptions
 from rota.store.queries import load_queries
@@ -140,6 +141,19 @@ class CountingStore:
         self._store.close()
 
 
+class PromptStore(CountingStore):
+    """A store that commits each submitted operation at once, on the calling thread."""
+
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
+        """Write inline; the future has ended."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(self.write(operation))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 DELIVERED = DeliveryResult(ok=True, answer=200)
 
 
@@ -206,11 +220,31 @@ class Script(Struct, frozen=True):
     stops: bool = True
 
 
+class AgentScript(Struct):
+    """The duration and the results of a job's agent: each run takes the next one, the last one repeats."""
+
+    results: list[AgentResult]
+    takes: timedelta = timedelta()
+
+    def next(self, claimed: Claimed) -> Script:
+        """Return the script of a run."""
+        result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+        work = claimed.spec.work.agent
+        assert work is not None, "only agents have such scripts"
+        resumes = work.session is SessionMode.RESUME
+        ending = agent_outcome(COMPLETED, result, resumed=claimed.brief.session, resumes=resumes)
+        session = ending.session and replace(ending.session, adapter=work.adapter)
+        agent = work.agent if work.choices else None
+        return Script(self.takes, replace(ending, provider=work.provider, agent=agent, session=session))
+
+
 class ScriptedProcesses:
     """Scripted processes on the fake clock; none is started. They outlive an engine, as keepers do."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.scripts: dict[str, Script] = {}
+        self.agents: dict[tuple[str, str | None], AgentScript] = {}
+        """The scripts of agents by job and agent; None: any agent of the job."""
         self.conditions: dict[str, str] = {}
         self.living: dict[str, ScriptedProcess] = {}
         self.callers: dict[ProcessIdentity, asyncio.Event] = {}
@@ -232,7 +266,7 @@ class ScriptedProcesses:
 
     async def launch(self, run_id: str, prepared: Claimed) -> ScriptedProcess:
         """Create a process that waits at its gate."""
-        script = self.scripts.get(prepared.run.job, Script())
+        script = self._script(prepared)
         self._pid += 1
         identity = ProcessIdentity(BOOT, self._pid, self._pid)
         process = ScriptedProcess(run_id, identity, self._clock.now() + script.takes, script.ending, script.stops)
@@ -242,6 +276,11 @@ class ScriptedProcesses:
         if not script.takes:
             process.end()
         return process
+
+    def _script(self, claimed: Claimed) -> Script:
+        job, work = claimed.run.job, claimed.spec.work.agent
+        own = None if work is None else self.agents.get((job, work.agent)) or self.agents.get((job, None))
+        return self.scripts.get(job, Script()) if own is None else own.next(claimed)
 
     async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:  # noqa: ARG002
         """Wait until the process is gone."""
@@ -257,6 +296,13 @@ class ScriptedProcesses:
         del claimed, index
         answer: Any = self.conditions.get(condition.title, "pass")
         return ConditionResult(condition.title, answer)
+
+    async def check_work(
+        self, claimed: Claimed, outcome: Outcome, *, begun: Callable[[ProcessIdentity], None]
+    ) -> Outcome:
+        """Return the outcome after a postcondition that passes."""
+        del claimed, begun
+        return replace(outcome, postcondition=PostconditionResult(passed=True, exit_code=0))
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
         """Stop a process, if its script allows it."""
@@ -284,6 +330,9 @@ class ScriptedProcesses:
         if identity in self.callers:
             return not self.callers[identity].is_set()
         return any(process.identity == identity and not process.ended.is_set() for process in self.living.values())
+
+    def settle(self, identity: ProcessIdentity, *, stored: bool) -> None:
+        """Forget nothing: each process has one run."""
 
     def outcome_left(self, run_id: str) -> bool:
         """Return whether the process ended unobserved."""
@@ -321,3 +370,17 @@ class ScriptedSources:
         """Return the result of a call, which takes no time."""
         del within, late
         return call()
+
+
+class ScriptedLogins:
+    """Scripted logins: every agent is logged in, except those whose providers are in `missing`."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+        self.checked: list[str] = []
+
+    async def works(self, work: Work) -> bool:
+        """Return whether an agent is logged in."""
+        provider = work.agent.provider if work.agent is not None else ""
+        self.checked.append(provider)
+        return provider not in self.missing

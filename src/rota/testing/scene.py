@@ -15,23 +15,29 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import replace
 
 from rota.engine.activity import next_release, outlook
+from rota.engine.agents import task_text
 from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
+from rota.engine.loops.loop import Loop
 from rota.engine.membership.session import Entrance, Session, open_session
+from rota.engine.processes import run_facts
 from rota.engine.recovery import RecoveryContext, recover
 from rota.engine.scheduler import Engine
 from rota.engine.transactions.budgets import charge_request
-from rota.engine.transactions.claim import ClaimOwner
+from rota.engine.transactions.claim import Claimed, ClaimOwner
+from rota.engine.transactions.digests import plan as digest_plan
 from rota.engine.transactions.finish import Finished
 from rota.engine.transactions.poll import scheduler_state
-from rota.model.agents import Source
+from rota.model.agents import AgentResult, Source
+from rota.model.attention import Attention
 from rota.model.clock import parse_duration
-from rota.model.errors import InvalidInstant
+from rota.model.errors import InvalidInstant, InvalidValue
 from rota.model.ids import begin_again
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
+from rota.operations.digest import digest_of
 from rota.operations.jobs import find_job
 from rota.operations.project.apply import DECLARED, KEPT, apply_declared, create, put_job, remove_job
 from rota.operations.project.declarations import (
@@ -46,10 +52,15 @@ from rota.operations.project.declarations import (
     trigger_job,
 )
 from rota.operations.run_actions import trigger
+from rota.operations.status.attention import AttentionItem
+from rota.operations.status.heartbeat import Heartbeat, Liveness
+from rota.operations.status.status import needs_at
+from rota.runners.agent_step import judge_result
 from rota.settings import SchedulerSettings, Settings
 from rota.store.driver import Database, Store
 from rota.store.migrate import open_store
-from rota.store.tables import jobs, notifications, run_queries, work_items
+from rota.store.tables import jobs, notifications, queue, run_queries, work_items
+from rota.store.tables.jobs import timezone_of
 from rota.testing import doubles
 
 YIELDS = 8
@@ -59,6 +70,8 @@ class Scene:
     """A whole scheduler on a fake clock: real rules, engine and database, scripted processes."""
 
     kind = "serve"
+    trusts_wakes = False
+    """Whether a loop goes round again at an instant only when it was woken or is due, as in a real process."""
 
     def __init__(self, folder: Path, now: datetime, *, concurrency: int = 16) -> None:
         self.clock = doubles.FakeClock(now)
@@ -67,12 +80,15 @@ class Scene:
         self.settings = Settings(folder, folder, scheduler=SchedulerSettings(concurrency=concurrency))
         self.sources = doubles.ScriptedSources(self.settings, lambda: self.table.sources)
         self.post = doubles.ScriptedPost()
-        self.store = doubles.CountingStore(self.open_database())
+        self.logins = doubles.ScriptedLogins()
+        self.store = self.watch(self.open_database())
         self.boot = doubles.BOOT
         self.skew = timedelta()
         """By how much the machine's clock is ahead of the database server's."""
         self._pid = 500
         self._living = 0
+        self._due: dict[str, datetime | None] = {}
+        """When each loop wants to go round next."""
         self.session: Session
         self.engine: Engine
         self.functions: InProcessFunctions
@@ -80,6 +96,10 @@ class Scene:
     def open_database(self) -> Store:
         """Open or create the database of the scene."""
         return open_store(self.settings.database, now=self.clock.now())
+
+    def watch(self, store: Store) -> doubles.CountingStore:
+        """Count the writes of a store."""
+        return doubles.CountingStore(store)
 
     async def start(self) -> int:
         """Start like a new process, with a new epoch and recovery; return the number of recovered runs."""
@@ -119,7 +139,7 @@ class Scene:
         return await recover(heir, self.session.dead)
 
     def _make_engine(self, holder: ClaimOwner) -> Engine:
-        return Engine(
+        engine = Engine(
             self.store,
             self.clock,
             settings=self.settings,
@@ -128,9 +148,27 @@ class Scene:
             functions=self.functions,
             sources=self.sources,
             post=self.post,
+            logins=self.logins,
+            find_items=self._find_items,
+            build_digest=self._build_digest,
             stays=self.kind == "serve",
             server_now=self.server_now,
         )
+        engine.attention.pause = timedelta()  # a settled scene has looked at everything
+        return engine
+
+    def _find_items(self, db: Database, now: datetime) -> list[Attention]:
+        """Return what needs attention, as `rota status` would ask this process."""
+        return [need.attention for need in self._needs(db, now)]
+
+    def _build_digest(self, db: Database, since: datetime, until: datetime) -> dict[str, Any]:
+        """Return what happened from one instant to another, with the open items."""
+        items = [need.attention for need in self._needs(db, until) if need.seen is None]
+        return digest_of(db, since, until, items=items)
+
+    def _needs(self, db: Database, now: datetime) -> tuple[AttentionItem, ...]:
+        beat = Heartbeat(Liveness.RUNNING, self._pid, {}, state=self.settings.state)
+        return needs_at(db, beat=beat, zone=timezone_of(db), now=now)
 
     async def claim_now(self) -> None:
         """Claim as the loop does, by the clock of the database server."""
@@ -171,6 +209,8 @@ class Scene:
 
     async def quiet(self) -> None:
         """Wait until nothing is pending."""
+        if not self.store.under_way and not getattr(asyncio.get_running_loop(), "_ready", True):
+            return
         calm = 0
         while calm < YIELDS:
             if self.store.under_way:
@@ -180,26 +220,43 @@ class Scene:
 
     async def settle(self) -> None:
         """Run everything that is due at this instant of the fake clock."""
+        again = False
         while True:
             self.processes.end_due()
             before = self.store.changes
-            engine = self.engine
-            for loop in (
-                engine.cadence_loop,
-                engine.fire_loop,
-                engine.release_loop,
-                engine.cancel_loop,
-                engine.direct_loop,
-                engine.outbox.loop,
-                engine.deliveries.loop,
-            ):
-                await loop.turn()
+            for loop in self._loops():
+                if again and not self._calls(loop):
+                    continue
+                loop.take_wake()
+                self._due[loop.name] = await loop.turn()
                 assert loop.pulse.error is None, f"the {loop.name} loop failed: {loop.pulse.error}"
                 await self.quiet()
-            self.engine.claim_now()
+            if not (again and self.trusts_wakes and self.store.changes == before):
+                self.engine.claim_now()
             await self.quiet()
             if self.store.changes == before:
                 return
+            again = True
+
+    def _loops(self) -> tuple[Loop, ...]:
+        engine = self.engine
+        return (
+            engine.cadence_loop,
+            engine.fire_loop,
+            engine.release_loop,
+            engine.cancel_loop,
+            engine.direct_loop,
+            engine.outbox.loop,
+            engine.logins.loop,
+            engine.attention.loop,
+            engine.digests.loop,
+            engine.deliveries.loop,
+        )
+
+    def _calls(self, loop: Loop) -> bool:
+        """Return whether a loop has something to do at an instant at which it went round already."""
+        due = self._due.get(loop.name)
+        return not self.trusts_wakes or loop.take_wake() or (due is not None and due <= self.clock.now())
 
     async def advance(self, duration: timedelta | str) -> None:
         """Advance the clock, stopping at every instant at which something is due."""
@@ -214,11 +271,14 @@ class Scene:
 
     def next_due(self) -> datetime | None:
         """Return the next due instant: a fire, a release, an expiry, the end of a process."""
-        found = [self.store.read(jobs.next_due), self.store.read(next_release), self.processes.next_end()]
-        found += [self.store.read(work_items.next_due), self.store.read(notifications.next_due)]
-        found.append(self.store.read(notifications.next_deadline))
-        found.append(self.store.read(partial(outlook, now=self.clock.now())).changes_at)
+        found = [self.processes.next_end(), self.engine.attention.next_at, *self.store.read(self._next_in_store)]
         return min((at for at in found if at is not None and at > self.clock.now()), default=None)
+
+    def _next_in_store(self, db: Database) -> list[datetime | None]:
+        looks = (jobs.next_due, next_release, work_items.next_due, queue.next_check)
+        told = (notifications.next_due(db), notifications.next_deadline(db))
+        now = self.clock.now()
+        return [*(look(db) for look in looks), *told, digest_plan(db, now=now).next_at, outlook(db, now=now).changes_at]
 
     def declare(self, *specs: JobSpec, source: str = "test") -> None:
         """Store new jobs at this instant."""
@@ -262,6 +322,18 @@ REAL_TIMEOUT_SECONDS = 60.0
 
 class WorkingScene(Scene):
     """A scene that runs the functions of a program for real, in no time."""
+
+    trusts_wakes = True
+
+    def open_database(self) -> Store:
+        """Create the database; its folder is thrown away."""
+        store = open_store(self.settings.database, now=self.clock.now())
+        store.relax()
+        return store
+
+    def watch(self, store: Store) -> doubles.CountingStore:
+        """Write at once."""
+        return doubles.PromptStore(store)
 
     async def quiet(self) -> None:
         """Wait until nothing is pending, functions included."""
@@ -350,6 +422,28 @@ class PlayedScheduler(Declaring):
         lasts = parse_duration(takes) if isinstance(takes, str) else takes
         failed = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=exit_code)
         self.scene.processes.scripts[job] = doubles.Script(lasts, failed if exit_code else doubles.COMPLETED)
+
+    def script_agent(
+        self, job: str, *results: AgentResult, agent: str | None = None, takes: timedelta | str = timedelta()
+    ) -> None:
+        """Set the results of a job's agent: each run takes the next one, the last one repeats.
+
+        With a list of agents, `agent` names one of them. Without a script an agent succeeds at once, with no answer.
+        """
+        lasts = parse_duration(takes) if isinstance(takes, str) else takes
+        judged = [judge_result(result) for result in results or (AgentResult(),)]
+        self.scene.processes.agents[job, agent] = doubles.AgentScript(judged, lasts)
+
+    def prompts(self, job: str) -> list[str]:
+        """Return the task of each run of an agent job as its agent got it, without the envelope, oldest first."""
+        found = [claimed for claimed in self.scene.processes.given.values() if claimed.run.job == job]
+        return [self._prompt(claimed) for claimed in found]
+
+    def _prompt(self, claimed: Claimed) -> str:
+        work = claimed.spec.work.agent
+        if work is None:
+            raise InvalidValue(f"{claimed.run.job!r} is no job of an agent", hint="name a job with `prompt`")
+        return task_text(work, run_facts(claimed), brief=claimed.brief, project=self.scene.settings.folder)
 
     def history(self, job: str) -> list[Told]:
         """Return the runs of a job in short, oldest first; they equal plain tuples."""

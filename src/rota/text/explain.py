@@ -10,14 +10,17 @@ from msgspec.structs import replace
 from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.amounts import counted
 from rota.model.clock import MILLISECOND, say_duration
-from rota.model.records import Abandoned, Claim, Execution, Job, Run, Worktree
+from rota.model.questions import Question
+from rota.model.records import POSTCONDITION, Abandoned, Claim, Execution, Job, Run, Worktree, cut
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.budgets import say_estimated, say_gate, say_usage
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.plan import past_when_created
 from rota.text import jobs
+from rota.text.ansi import plain
 from rota.text.format import briefly, clock_time, day_time, from_now, full_time, in_zone, say_why
+from rota.text.questions import say_answer, say_continued
 from rota.text.runs import say_by_hand, say_retry_due, say_what_follows, say_work
 from rota.text.schedule import (
     next_fire,
@@ -30,6 +33,9 @@ from rota.text.schedule import (
 )
 
 MEMBERS_SHOWN = 10
+LINES_SHOWN = 5
+"""The last lines of a failed postcondition."""
+TEXT_SHOWN = 200
 ABANDONED_HINT = (
     "a thread cannot be killed: restart the scheduler to end it, and use `isolate: process` for such a function"
 )
@@ -56,11 +62,19 @@ class Belonging(Struct, frozen=True):
     place: int | None = None
 
 
+class Seen(Struct, frozen=True):
+    """The last output of a run: its time, and its last line, events of an agent in words."""
+
+    at: datetime
+    text: str = ""
+
+
 class Facts(Struct, frozen=True):
     """A run with the facts for its explanation.
 
     `held`: why a claimable run is not running. `hold`: the current limit of its provider. `worker`: the name of its
     machine if there are several. `abandoned`: all functions that still run after the end of their runs.
+    `questions`: those that the run asked; `answers`: those whose answers it gets.
     """
 
     run: Run
@@ -70,6 +84,7 @@ class Facts(Struct, frozen=True):
     unfinished: Sequence[Run] = ()
     held: Held | None = None
     held_until: datetime | None = None
+    held_for: str = ""
     held_why: str = ""
     group: Belonging | None = None
     chain: Sequence[Run] = ()
@@ -78,6 +93,9 @@ class Facts(Struct, frozen=True):
     hold: ProviderHold | None = None
     worker: str = ""
     abandoned: Sequence[Abandoned] = ()
+    questions: Sequence[Question] = ()
+    answers: Sequence[Question] = ()
+    seen: Seen | None = None
 
     @property
     def retried_as(self) -> Run | None:
@@ -120,11 +138,20 @@ def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
     if run.status is Status.QUEUED:
         lines.append(("waits", _waits(facts, now)))
     lines += [
-        *_brief(facts),
+        *(
+            ("answer", f"to question {one.number}, {cut(plain(one.text), TEXT_SHOWN)}: {say_answer(one)}")
+            for one in facts.answers
+        ),
+        *_brief(facts, now),
         ("start", _start(facts, now)),
         ("members", _members(facts)),
+        ("last seen", _last_seen(facts, now)),
         *_end(facts, now),
         *_used(facts),
+        *(
+            ("asked", f"question {one.number}: {cut(plain(one.text), TEXT_SHOWN)}: {say_answer(one)}")
+            for one in facts.questions
+        ),
         ("then", _then(facts, now)),
     ]
     return [ExplainLine(label, text) for label, text in lines if text is not None]
@@ -134,18 +161,31 @@ _BY_PLAN = (Reason.OVERLAP, Reason.MISSED, Reason.BACKING_OFF, Reason.QUIET_HOUR
 """Reasons of instants that never become a run, so that no later decision concerns them."""
 
 
-def _brief(facts: Facts) -> list[tuple[str, str | None]]:
+def _brief(facts: Facts, now: datetime) -> list[tuple[str, str | None]]:
     """Return the context of an agent's run beyond its task."""
     agent = facts.spec.work.agent
     if agent is None:
         return []
     brief = dict(jobs.say_brief(agent))
     return [
+        ("agent", _choice(facts, now)),
         ("session", jobs.say_session(facts.run, agent)),
         ("carry", brief.get("carry")),
         ("workspace", jobs.say_workspace(facts.run, facts.worktree) or brief.get("workspace")),
         ("after", brief.get("after")),
     ]
+
+
+def _choice(facts: Facts, now: datetime) -> str | None:
+    """Return which agent of a list does the work, and why the preferred ones do not."""
+    decision = facts.run.decisions.get("agent")
+    if decision is None:
+        return None
+    why = [f"{agent} refused an earlier attempt" for agent in decision.get("refused", ())]
+    for one in decision.get("held", ()):
+        until = day_time(datetime.fromisoformat(one["until"]), facts.tz, now=now)
+        why.append(f"{one['agent']} was held until {until}")
+    return f"{decision['agent']}: {', '.join(why) or 'the first of the list'}"
 
 
 def _work(facts: Facts) -> str | None:
@@ -171,6 +211,8 @@ def _due(facts: Facts, now: datetime) -> str:
     if run.trigger is Trigger.GROUP and facts.group is not None:
         group, at = facts.group, day_time(run.nominal, facts.tz, now=now, seconds=True)
         return f"{at} as member {group.place} of {len(group.members)} of {group.group} ({_policy(group)})"
+    if run.trigger is Trigger.ANSWER:
+        return f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} {say_continued(run)}"
     if run.trigger is Trigger.RETRY:
         return say_retry_due(run, facts.spec, tz=facts.tz, now=now)
     if run.trigger is Trigger.MANUAL or run.scheduled_for is None:
@@ -187,8 +229,10 @@ def _due(facts: Facts, now: datetime) -> str:
 _NO_MISFIRE = {
     Trigger.MANUAL: "not applied to a manual start",
     Trigger.RETRY: "not applied to a retry",
+    Trigger.ANSWER: "not applied to a run that continues with an answer",
     Trigger.BACKFILL: "not applied to a backfill",
     Trigger.GROUP: "not applied to members of a group",
+    Trigger.REPLY: "not applied to a reply",
 }
 
 
@@ -281,8 +325,22 @@ def _used(facts: Facts) -> list[tuple[str, str | None]]:
     return [
         ("used", say_usage(run.usage) if run.usage else None),
         ("charged", charged or None),
+        ("checked", _checked(facts)),
         ("denied", jobs.say_denied(run.denied_tools, facts.spec.work.agent) or None),
     ]
+
+
+def _checked(facts: Facts) -> str | None:
+    """Return the end of the postcondition; None for a job without one."""
+    check, run = facts.spec.work.postcondition, facts.run
+    told = run.decisions.get(POSTCONDITION)
+    if told is None:
+        return None if check is None else "not yet" if not run.status.final else "no: the work did not succeed"
+    if told.get("passed"):
+        return "the postcondition passed"
+    lines = [line.strip() for line in str(told.get("output") or "").splitlines() if line.strip()]
+    said = "; ".join(lines[-LINES_SHOWN:])
+    return f"the postcondition failed: {said}" if said else "the postcondition failed, without output"
 
 
 def _condition(result: Mapping[str, Any]) -> str:
@@ -304,6 +362,12 @@ def _waits(facts: Facts, now: datetime) -> str:
         return f"for the next poll   rota explain rota/poll{_held(facts)}"
     if run.waiting_for is WaitingFor.BACKOFF:
         return f"for its backoff, retried {_when(run.not_before, facts.tz, now)}{_held(facts)}"
+    if run.waiting_for is WaitingFor.ANSWER:
+        open_ones = [one for one in facts.answers if one.is_open]
+        asked = " and ".join(f"question {one.number}" for one in open_ones)
+        until = min((one.expires_at for one in open_ones if one.expires_at), default=None)
+        answer = f"   rota answer {open_ones[0].number}" if open_ones else ""
+        return f"for the answer to {asked}, at most until {_until(until, facts.tz, now)}{answer}{_held(facts)}"
     others = [other.handle for other in facts.unfinished if other.number < run.number]
     others = [other.handle for other in facts.unfinished if other.id == run.predecessor_id] or others
     if run.waiting_for is WaitingFor.PREDECESSOR and facts.group is not None and facts.group.place is not None:
@@ -313,6 +377,10 @@ def _waits(facts: Facts, now: datetime) -> str:
     if run.waiting_for is WaitingFor.REPLACED_RUN:
         return f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}"
     return _waits_to_be_claimed(facts, now)
+
+
+def _until(at: datetime | None, tz: str, now: datetime) -> str:
+    return "its end" if at is None else f"{day_time(at, tz, now=now, seconds=True)} ({from_now(at, now)})"
 
 
 def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
@@ -325,7 +393,7 @@ def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
     if facts.held is Held.POOL:
         return f"for {facts.held_why}"
     if facts.held is Held.PROVIDER_HOLD:
-        held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
+        held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now, problem=facts.held_for)
         return f"as provider_hold: {held}; release it with `rota agents release {provider_of(facts.held_why)}`"
     if facts.held is Held.SLOT:
         return f"for a slot: all are taken{_by_abandoned(facts)}"
@@ -367,6 +435,15 @@ def _where(facts: Facts) -> str:
     return f"pid {facts.execution.pid}{where}"
 
 
+def _last_seen(facts: Facts, now: datetime) -> str | None:
+    """Return the last sign of life of a run that runs, or that was ended for its silence."""
+    seen = facts.seen
+    if seen is None:
+        return None
+    at = f"{day_time(seen.at, facts.tz, now=now, seconds=True)} ({from_now(seen.at, now)})"
+    return f"{at}: {seen.text}" if seen.text else at
+
+
 def _end(facts: Facts, now: datetime) -> list[tuple[str, str | None]]:
     run = facts.run
     if run.finished_at is None:
@@ -406,7 +483,9 @@ def _then(facts: Facts, now: datetime) -> str:
     fires = next_fire(facts.job, now=now, unfinished=facts.unfinished)
     hold = ""
     if facts.hold is not None and facts.run.status.final:
-        hold = jobs.say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
+        hold = jobs.say_hold(
+            provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now, problem=facts.hold.problem
+        )
     return "; ".join(part for part in (hold, followed, fires) if part)
 
 

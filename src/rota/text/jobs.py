@@ -4,11 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.model.agents import Access, provider_of
+from rota.model.agents import Access, AgentProblem, provider_of
 from rota.model.amounts import counted, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
-from rota.model.spec import AfterStep, AgentWork, Carry, Draw, JobSpec, Kind, SessionMode, Workspace
+from rota.model.spec import (
+    AfterStep,
+    AgentWork,
+    Carry,
+    Deliver,
+    DeliverWhen,
+    Draw,
+    JobSpec,
+    Kind,
+    SessionMode,
+    Workspace,
+)
 from rota.text.format import day_time, full_time
 
 if TYPE_CHECKING:
@@ -31,9 +42,12 @@ def say_provisional(job: Job, *, now: datetime) -> str:
     return f"no next fire: waiting for approval since {since}; read it with `rota approve {job.name}`"
 
 
-def say_hold(pool: str, until: datetime | None, *, zone: str, now: datetime) -> str:
-    """Return the sentence about the limit of a provider, by the name of its pool."""
-    end = f" until {day_time(until, zone, now=now)}" if until is not None else ""
+def say_hold(pool: str, until: datetime | None, *, zone: str, now: datetime, problem: str = "") -> str:
+    """Return the sentence about the hold of a provider, by the name of its pool."""
+    at = day_time(until, zone, now=now) if until is not None else ""
+    end = f" until {at}" if at else ""
+    if problem == AgentProblem.AUTH:
+        end = " until it is logged in" + (f", next check {at}" if at else "")
     return f"provider {provider_of(pool) or pool} held{end}"
 
 
@@ -55,7 +69,11 @@ def say_room(draws: Sequence[Draw], pools: "Sequence[Pool]", *, zone: str, now: 
     room = room_of(pools)
     closed, lacking = room.closes(draws), room.lacks(draws)
     end = "room" if lacking is None else f"waits for {lacking}"
-    end = end if closed is None else say_hold(closed, named[closed].held_until, zone=zone, now=now)
+    end = (
+        end
+        if closed is None
+        else say_hold(closed, named[closed].held_until, zone=zone, now=now, problem=named[closed].held_for)
+    )
     return f"{', '.join(f'{pool.name} {pool.used:,} of {pool.capacity:,}' for pool in shown)} → {end}"
 
 
@@ -116,6 +134,21 @@ def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
         yield "trust", "trust_project: its program runs hooks, plugins and servers that the folder's own settings name"
     if work.after is not None:
         yield "after", say_after(work.after)
+    if work.deliver is not None:
+        yield "deliver", say_deliver(work.deliver)
+
+
+def say_deliver(deliver: Deliver) -> str:
+    """Return the targets of an answer on one line.
+
+    >>> say_deliver(Deliver(("phone",)))
+    'the answer to phone, if it says something, and each failure'
+    """
+    to = " and ".join(deliver.to)
+    if deliver.when is DeliverWhen.FAILED:
+        return f"each failure to {to}"
+    says = ", if it says something," if deliver.when is DeliverWhen.SAID else ""
+    return f"the answer to {to}{says} and each failure"
 
 
 def say_after(after: AfterStep) -> str:
@@ -196,8 +229,11 @@ def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
     return f"{', '.join(distinct[:TOOLS_SHOWN])}{more}: {_advice(distinct, work)}"
 
 
-def remedy_of(found: AgentFound, keys: Sequence[str] = ()) -> str:
-    """Return the remedy for an agent that cannot work; `keys`: logins of this shell that its runs do not get."""
+def remedy_of(found: AgentFound, keys: Sequence[str] = (), *, sign_in: str = "") -> str:
+    """Return the remedy for an agent that cannot work; `keys`: logins of this shell that its runs do not get.
+
+    `sign_in`: the command that logs in to its account.
+    """
     if found.problem is None:
         return ""
     if found.path is None:
@@ -208,6 +244,8 @@ def remedy_of(found: AgentFound, keys: Sequence[str] = ()) -> str:
         return "update it, or rota, and try `rota agents check` again"
     if found.logged_in is False and keys:
         return f"its runs do not inherit {keys[0]} of this shell; pass it on: `env_pass: [{keys[0]}]`"
+    if found.logged_in is False and sign_in:
+        return f"log in to its account: {sign_in}"
     if found.logged_in is False:
         return "log in with it once, as the user of rota, or set a key with `env` or `env_pass`"
     return "try that command by hand, as the user of rota"
@@ -238,5 +276,6 @@ def limit_words(spec: JobSpec) -> str:
 
 def agent_limits(work: AgentWork) -> list[str]:
     """Return the limits of each run of an agent."""
-    turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
+    turns = [" or ".join(one.title for one in work.choices)] if work.choices else []
+    turns += [] if work.max_turns is None else [counted(work.max_turns, "turn")]
     return turns + ([] if work.max_usd is None else [say_dollars(work.max_usd)])

@@ -10,8 +10,9 @@ from rota.model.clock import MILLISECOND, say_duration, write_duration
 from rota.model.notifications import REMIND, TIMEOUT, Target
 from rota.model.records import Claim, ClaimState, Run
 from rota.model.spec import JobSpec, SourceKind, WorkSource
-from rota.model.states import Reason, Status, WaitingFor
+from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.outcome import ONE_ATTEMPT, not_retried
+from rota.text.chats import answer_head, answer_text, cost_line
 from rota.text.format import clock_time, day_time
 
 
@@ -46,6 +47,9 @@ def say_by_hand(run: Run) -> str:
     """Return the origin of a start by hand: the job, or a run that is repeated."""
     retried = run.decisions.get("retried")
     forced = ", with --force" if run.forced else ""
+    reply = run.decisions.get("reply")
+    if reply:
+        return f"{reply['by']} replied to {reply['to']}"
     by = run.decisions.get("by")
     starter = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
     text = f"started {starter}{forced}"
@@ -57,6 +61,8 @@ def say_by_hand(run: Run) -> str:
 
 def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:
     """Return the retry of a failure, or why there is none; empty for any other end."""
+    if run.status is Status.COMPLETED and retried_as is not None and retried_as.trigger is Trigger.ANSWER:
+        return f"continues as {retried_as.handle} with the answer"
     if run.status is not Status.FAILED:
         return ""
     if retried_as is None:
@@ -153,6 +159,7 @@ _EVENT_WORDS = {
     "missed": "was missed",
     "recovered": "works again",
     "late": "is late",
+    "result": "answered",
     "test": "this is a test",
 }
 LINE_LENGTH = 1000
@@ -165,11 +172,15 @@ def title(payload: Mapping[str, Any]) -> str:
     'backup:112 failed (exit_code)'
     """
     reason = payload.get("reason")
+    if payload["event"] == "result" and payload["status"] == "FAILED":
+        return answer_head(payload)
     return f"{payload['run']} {_EVENT_WORDS[payload['event']]}{f' ({reason})' if reason else ''}"
 
 
 def body(payload: Mapping[str, Any]) -> str:
-    """Return the body of a notification: times, error and summary."""
+    """Return the body of a notification: times, error and summary; of an answer the whole text and its cost."""
+    if payload["event"] == "result":
+        return "\n\n".join(part for part in (answer_text(payload, payload.get("result")), cost_line(payload)) if part)
     parts = [payload.get("error"), payload.get("result_summary")]
     count = payload.get("count")
     if count and count > 1:
@@ -187,6 +198,7 @@ def say_target(target: Target) -> str:
     secret = f"secret {target.address_secret}" if target.address_secret else ""
     place = " ".join(target.command) or " by ".join(part for part in (target.address, secret) if part)
     parts = [f"{target.channel} {place} on {', '.join(target.on)}"]
+    parts += [f"answers from {', '.join(target.users)}"] if target.users else []
     parts += [f"signed by {' and '.join(target.signing)}"] if target.signing else []
     parts += [f"allows {', '.join(target.allow_private)}"] if target.allow_private else []
     if target.remind != REMIND:

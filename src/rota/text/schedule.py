@@ -118,7 +118,7 @@ def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
         return "no next fire: the job has no schedule; start it by hand"
     if schedule.reboot:
         return "next at the next boot of the machine"
-    scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY)]
+    scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY, Trigger.ANSWER)]
     if scheduled and job.interval is not None and schedule.follows_runs:
         return f"next {say_duration(job.interval)} after {scheduled[-1].handle} is finished"
     if schedule.by_mode is not None and job.interval is None:

@@ -273,3 +273,23 @@ def test_a_stream_cut_anywhere_is_read_without_an_error_of_ours(name: str) -> No
     for length in range(0, len(ended.stdout), 97):
         cut = read("claude", replace(ended, stdout=ended.stdout[:length]))
         assert cut.problem is not None or cut.summary == "stub answer"
+
+
+def test_further_options_folders_and_a_system_prompt_are_words_of_their_own() -> None:
+    task = AgentTask(
+        prompt="look", args=("--effort=high",), add_dirs=("/srv/a", "/srv/b"), system_prompt="-p is no option"
+    )
+    argv = invoke(task).argv
+    assert {"--effort=high", "--add-dir=/srv/a", "--add-dir=/srv/b"} <= set(argv)
+    assert "--append-system-prompt=-p is no option" in argv
+
+
+def test_with_the_access_ask_each_further_tool_needs_permission() -> None:
+    task = AgentTask("x", access=Access.ASK, tools_server=("env", "ROTA_PERMISSIONS=only", "rota", "mcp"))
+    invocation = invoke(task)
+    words = list(invocation.argv)
+    assert value_of(words, "--permission-prompt-tool") == "mcp__rota__permission"
+    assert value_of(words, "--permission-mode") == "default"
+    assert value_of(words, "--allowedTools") == "Read,Grep,Glob,mcp__rota"
+    assert "Bash" in value_of(words, "--tools").split(",")
+    assert int(invocation.env["MCP_TOOL_TIMEOUT"]) > 600_000

@@ -58,10 +58,11 @@ def test_it_waits_for_the_server_of_rota_and_fails_without_it() -> None:
     assert "mcp_servers.rota.startup_timeout_sec=60" in words
 
 
-def test_it_keeps_no_limit_of_turns_tools_or_money() -> None:
+def test_rota_keeps_its_limit_of_turns_and_none_of_tools_or_money() -> None:
     """R-30: what it cannot keep is not among its capabilities."""
     found = ADAPTER.capabilities
-    assert (found.max_turns, found.allowed_tools, found.max_usd, found.cost) == (False, False, False, False)
+    assert (found.counts_turns, found.max_turns) == (True, True)
+    assert (found.allowed_tools, found.max_usd, found.cost) == (False, False, False)
     assert (found.resume, found.tools_server) == (True, True)
 
 
@@ -220,3 +221,9 @@ def test_a_stream_that_breaks_off_is_a_failure() -> None:
     begun = recording("codex-terminated").stdout
     result = read("codex", replace(recording("codex-success"), stdout=begun))
     assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "codex ended without a result")
+
+
+def test_further_folders_are_writable_where_the_run_may_write() -> None:
+    task = AgentTask(prompt="look", access=Access.WRITE, cwd="/srv/a", state="/srv/a/.rota", add_dirs=("/srv/b",))
+    assert any('"/srv/b"="write"' in word for word in invoke(task).argv)
+    assert any('"/srv/b"="read"' in word for word in invoke(replace(task, access=Access.READ)).argv)

@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.agents.stub import Stub, serving
 
 from rota.agents.ollama import ADAPTER, address, reach, run
+from rota.agents.stub import Stub, serving
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask
 
 

@@ -62,10 +62,10 @@ def test_the_model_says_who_answers() -> None:
     assert ADAPTER.provider_for(None) == "opencode"
 
 
-def test_it_keeps_no_limit_of_turns_tools_or_money() -> None:
+def test_rota_keeps_its_limits_of_turns_and_money_and_none_of_tools() -> None:
     """R-30: what it cannot keep is not among its capabilities."""
     found = ADAPTER.capabilities
-    assert (found.max_turns, found.allowed_tools, found.max_usd) == (False, False, False)
+    assert (found.counts_turns, found.max_turns, found.allowed_tools, found.max_usd) == (True, True, False, True)
     assert (found.resume, found.cost, found.tools_server) == (True, True, True)
 
 

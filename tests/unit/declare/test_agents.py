@@ -176,8 +176,8 @@ def test_a_limit_of_the_agent_is_one_of_its_jobs() -> None:
     ("text", "said"),
     [
         (
-            "jobs: {j: {agent: codex, prompt: x, max_turns: 5}}\n",
-            "1:37: jobs.j.max_turns: codex cannot enforce it; remove this line",
+            "jobs: {j: {agent: gemini, prompt: x, max_turns: 5}}\n",
+            "1:38: jobs.j.max_turns: gemini cannot enforce it; remove this line",
         ),
         (
             "jobs: {j: {agent: gemini, prompt: x, max_usd: 5}}\n",
@@ -190,6 +190,47 @@ def test_a_limit_of_the_agent_is_one_of_its_jobs() -> None:
         (
             "agents: {r: {adapter: codex}}\njobs: {j: {prompt: x, allowed_tools: [Read]}}\n",
             "2:23: jobs.j.allowed_tools: codex cannot enforce it; remove this line",
+        ),
+        (
+            "jobs: {j: {agent: [claude, gemini], prompt: x, max_turns: 5}}\n",
+            "1:28: jobs.j.agent[1].max_turns: gemini cannot enforce it; remove this line",
+        ),
+        (
+            "jobs: {j: {agent: [claude, codex], prompt: x, model: opus}}\n",
+            "1:47: jobs.j.model: no model fits several agents; give each agent its model in `agents:`",
+        ),
+        (
+            "jobs: {j: {agent: gemini, prompt: x, on_quota: continue, work_source: {directory: .}}}\n",
+            (
+                "1:38: jobs.j.on_quota: the item of a refused run goes back to its source, so that the session would "
+                "get another one; remove this line"
+            ),
+        ),
+        (
+            "jobs: {j: {agent: [claude, codex], prompt: x, on_quota: continue}}\n",
+            (
+                "1:47: jobs.j.on_quota: a session continues with its own agent alone; remove this line: the next agent "
+                "of the list takes over"
+            ),
+        ),
+        (
+            "jobs: {j: {agent: ollama, prompt: x, model: m, on_quota: continue}}\n",
+            "1:48: jobs.j.on_quota: ollama cannot continue a session; remove this line; `retry` starts the task again",
+        ),
+        (
+            "agents: {o: {adapter: ollama, account: w}}\njobs: {j: {prompt: x, model: m}}\n",
+            (
+                "1:31: agents.o.account: ollama has no login folder that can be chosen; remove this line, and give its "
+                "key in `env`"
+            ),
+        ),
+        (
+            "agents: {o: {adapter: claude, account: {name: w, dir: logins}}}\njobs: {j: {prompt: x}}\n",
+            '1:50: agents.o.account.dir: "logins" is not a whole path; begin it with / or ~/',
+        ),
+        (
+            "jobs: {j: {agent: [claude, claude], prompt: x}}\n",
+            "1:12: jobs.j.agent: names an agent or a model twice; remove one",
         ),
     ],
 )
@@ -384,3 +425,46 @@ def test_the_name_of_a_prompt_file_has_placeholders_all_the_same() -> None:
 def test_a_command_has_no_use_for_the_switch_of_placeholders() -> None:
     [problem] = problems("jobs: {j: {command: x, placeholders: false}}\n")
     assert "has no effect without an agent's work" in problem
+
+
+def test_models_of_one_provider_are_held_apart_and_keep_their_own_turns() -> None:
+    agents = "agents: {r: {adapter: claude, model: [opus, haiku]}}\n"
+    work = asked(f"{agents}jobs: {{j: {{prompt: x, agent: [r, codex]}}}}\n")
+    assert [(one.title, one.provider, one.max_turns) for one in work.choices] == [
+        ("r (opus)", "anthropic:opus", 10),
+        ("r (haiku)", "anthropic:haiku", 10),
+        ("codex", "openai", None),
+    ]
+
+
+def test_an_account_has_a_provider_of_its_own() -> None:
+    work = asked("agents: {r: {adapter: claude, account: work}}\njobs: {j: {prompt: x}}\n")
+    assert (work.account, work.provider) == ("work", "anthropic/work")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "[--dangerously-skip-permissions]",
+        "[--permission-mode, bypassPermissions]",
+        "[--permissionMode=plan]",
+        "[--settings, '{}']",
+        "[--mcp-config, x]",
+        "[--allowed-tools, Bash]",
+        "[-c, sandbox_mode=x]",
+        "[--effort, high, more]",
+        "[--effort, --yolo]",
+        "[--, x]",
+        "[x]",
+        "[--add-dir=/]",
+        "[--debug-file, x]",
+    ],
+)
+def test_an_option_that_could_widen_the_access_is_refused(args: str) -> None:
+    [said] = problems(f"jobs: {{j: {{prompt: x, args: {args}}}}}\n")
+    assert said.startswith("rota.yaml:1:23: jobs.j.args")
+
+
+def test_an_agent_without_such_an_option_refuses_it() -> None:
+    said = problems("jobs: {j: {prompt: x, agent: codex, system_prompt: Short.}}\n")
+    assert said == ["rota.yaml:1:37: jobs.j.system_prompt: codex has no such option; remove this line"]

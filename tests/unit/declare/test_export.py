@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rota.declare.applicability import default_misfire, default_when_false
 from rota.declare.export import Top, export_keys, export_text, schedule_word
+from rota.declare.notifications import read_ping
 from rota.declare.project import read_project
 from rota.model.budgets import Account, Exceeded, Per, Price, Unit
 from rota.model.spec import (
@@ -26,6 +27,7 @@ from rota.model.spec import (
     Jitter,
     JobSpec,
     Kind,
+    Limits,
     Member,
     Misfire,
     MisfirePolicy,
@@ -35,11 +37,13 @@ from rota.model.spec import (
     OutputPolicy,
     Overlap,
     OverlapPolicy,
+    Postcondition,
     QuietHours,
     QuietPolicy,
     RepeatedFailure,
     Retention,
     Retry,
+    Sandbox,
     Schedule,
     Spend,
     WhenFalse,
@@ -64,6 +68,19 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 WORDS = TEXT.filter(lambda text: bool(text.strip()))
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 SPANS = st.integers(1, 100_000).map(lambda seconds: timedelta(seconds=seconds))
+POSTCONDITIONS = st.builds(Postcondition, command=st.tuples(WORDS), timeout=SPANS) | st.builds(
+    Postcondition, shell=WORDS, timeout=SPANS
+)
+LIMITS = st.builds(Limits, memory=st.integers(1, 10**12), cpus=st.none() | st.sampled_from([0.5, 2.0]))
+SANDBOXES = st.builds(
+    Sandbox, network=st.booleans(), hosts=st.just(()), write=st.lists(WORDS, max_size=2).map(tuple)
+) | st.builds(
+    Sandbox,
+    image=st.just("busybox:1"),
+    runtime=st.sampled_from(["docker", "podman"]),
+    network=st.booleans(),
+    limits=st.none() | LIMITS,
+)
 GRACES = st.just(timedelta()) | SPANS
 INSTANTS = st.integers(1_700_000_000_000, 2_000_000_000_000).map(
     lambda ms: datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
@@ -138,10 +155,13 @@ def works(draw: Any) -> Work:
         env_file=draw(st.none() | st.just("/srv/project/.env")) if process else None,
         cwd=draw(PLACES) if process else FOLDER,
         timeout=draw(st.none() | SPANS),
+        idle_timeout=draw(st.none() | SPANS) if process else None,
         term_grace=draw(GRACES) if process else timedelta(seconds=10),
         isolate=isolate,
         output=draw(st.sampled_from(OutputPolicy)),
         on_restart=draw(st.sampled_from(OnRestart)) if process else OnRestart.ADOPT,
+        postcondition=draw(st.none() | POSTCONDITIONS),
+        sandbox=draw(st.none() | SANDBOXES) if process and kind is not Kind.FUNCTION else None,
     )
 
 
@@ -197,6 +217,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
         priority=draw(st.integers(-1000, 1000)),
         enabled=draw(st.booleans()),
         description=draw(TEXT | st.just("")),
+        ping=draw(PINGS),
     )
     repeated = (
         draw(st.none() | st.builds(RepeatedFailure, st.integers(1, 9), SPANS)) if word in ("cron", "interval") else None
@@ -204,6 +225,13 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
     return replace(spec, retry=draw(RETRIES), on_repeated_failure=repeated)
 
 
+PINGS = st.none() | st.sampled_from(
+    [
+        read_ping("https://hc.example.net/a"),
+        read_ping({"secret": "HC"}),
+        read_ping({"url": "http://10.0.0.5/a", "allow_private": ["10.0.0.5:80"]}),
+    ]
+)
 RETRIES = st.builds(
     Retry,
     max_attempts=st.integers(2, 9),
@@ -293,12 +321,18 @@ def test_a_function_under_the_project_s_interpreter_names_none() -> None:
 AGENTS = """
 agents:
   reviewer: {adapter: claude, model: haiku, max_turns: 5, max_usd: 0.5, max_concurrent: 3, working_directory: repo}
+  work: {adapter: codex, account: work, args: [--color, never]}
+  home: {adapter: codex, account: {name: home, dir: ~/logins/home}}
   own: {adapter: custom, options: {argv: [./agent, "{prompt}"]}}
 budgets: {day: {usd: 5, per: day}}
 jobs:
   review: {interval: 1h, agent: reviewer, prompt: "Look at {{ job }}.", budget: day, pools: [gpu], retry: true}
   tidy: {agent: reviewer, prompt_file: prompts/tidy.md, access: write, allowed_tools: [Read, Edit]}
-  ask: {agent: codex, prompt: Look around.}
+  wide: {agent: claude, prompt: x, args: [--effort, high], system_prompt: Short., add_dirs: [../b]}
+  ask: {agent: codex, prompt: Look around., on_quota: continue}
+  logins: {agent: [work, home], prompt: Look around.}
+  either: {agent: [claude, codex], prompt: Look around.}
+  models: {agent: codex, model: [small, large], prompt: Look around.}
   mine: {agent: own, access: full, task: x, retry: {max_attempts: 2}}
 pools: {gpu: 1}
 """

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.importers.crontab import Translation, name_for, read_crontab, split_percent, translate, with_input
+from rota.declare.importers.crontab import read_crontab, split_percent, translate, with_input
+from rota.declare.importers.names import name_for
+from rota.declare.importers.translation import Translation
 from rota.declare.project import Declared, read_project
 from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
@@ -24,9 +26,8 @@ def declared(text: str, *, system: bool = False) -> Declared:
 
 
 def problems(text: str, *, system: bool = False) -> list[str]:
-    with pytest.raises(FileProblems) as caught:
-        read_crontab(text.encode(), file="crontab", system=system)
-    return [f"{problem.line}:{problem.column} {problem.code}" for problem in caught.value.problems]
+    found = read_crontab(text.encode(), file="crontab", system=system).problems
+    return [f"{problem.line}:{problem.column} {problem.code}" for problem in found]
 
 
 def hints(text: str) -> list[str]:
@@ -119,6 +120,12 @@ def test_a_redirection_inside_quotes_stays() -> None:
     assert declared('@daily sh -c "x >/dev/null 2>&1"\n').jobs[0].work.shell == 'sh -c "x >/dev/null 2>&1"'
 
 
+def test_a_lock_that_fails_at_once_is_an_overlap_policy() -> None:
+    first, second = declared("@daily flock -n /tmp/x.lock ./a\n@daily flock /tmp/x.lock ./b\n").jobs
+    assert (first.overlap.policy, second.overlap.policy) == (OverlapPolicy.FORBID, OverlapPolicy.ALLOW)
+    assert hints("@daily flock -n /tmp/x.lock ./a\n")[0].startswith("`flock -n` of a is `overlap: forbid`")
+
+
 def test_a_command_in_the_background_stays_in_the_run() -> None:
     text = "@daily a && b >/dev/null 2>&1 &\n"
     assert declared(text).jobs[0].work.shell == "a && b"
@@ -208,7 +215,7 @@ def test_an_empty_crontab_makes_an_empty_file() -> None:
         ("/opt/ops/disk-check.sh -q", "disk-check"),
         ("cd /srv && ./Deploy_All.py", "deploy-all"),
         ("FOO=1 /usr/bin/python3 -u /opt/report.py --week", "report"),
-        ("flock -n /tmp/x.lock /usr/bin/php /var/www/artisan.php schedule", "artisan"),
+        ("flock -n /tmp/x.lock /usr/bin/php /var/www/feed.php schedule", "feed"),
         ("sudo -u www-data php cron.php", "cron"),
         ("nice -n 19 ionice -c3 restic backup", "restic"),
         ("test -x /usr/sbin/anacron || ( cd / && run-parts --report /etc/cron.daily )", "run-parts"),
@@ -218,6 +225,13 @@ def test_an_empty_crontab_makes_an_empty_file() -> None:
         ("%%%", "job"),
         ("bash", "bash"),
         ("$HOME/bin/backup.sh", "backup"),
+        ("cd /srv/app && /srv/venv/bin/python manage.py send_mail --all", "send-mail"),
+        ("sleep $((RANDOM % 60)); ./manage.py clearsessions", "clearsessions"),
+        ("sleep `shuf -i 0-60 -n 1` && /opt/sync.sh", "sync"),
+        ("sleep 30; cd /tmp; rm -rf cache", "rm"),
+        ("/usr/bin/php /var/www/artisan schedule:run >> /dev/null", "schedule-run"),
+        ("python3 -m app.tasks.tidy", "tidy"),
+        ("flock -n -E 0 /var/lock/x.lock ./run-it", "run-it"),
     ],
 )
 def test_a_name_says_what_runs(command: str, name: str) -> None:

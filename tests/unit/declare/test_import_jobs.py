@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.importers.crontab import Translation
 from rota.declare.importers.jobs_file import PLACEHOLDER, translate_jobs
+from rota.declare.importers.translation import Translation
 from rota.declare.project import read_project
 from rota.declare.sections import POLL
 from rota.declare.yaml import parse
@@ -144,7 +144,15 @@ def test_modules_of_functions_are_imported_and_the_others_asked_for() -> None:
     assert "functions register_orchestrator: add the modules that register them to `imports:`" in told(JOBS)
 
 
-@pytest.mark.parametrize("text", ["jobs: [1]\n", "agents: {}\n", "jobs: {a: 1}\n", "jobs: {}\nother: 1\n"])
+@pytest.mark.parametrize("entry", ["a: 1", "- 1", "- {interval: 5}"])
+def test_an_entry_that_is_no_job_does_not_refuse_the_others(entry: str) -> None:
+    other = "- {name: b, interval: 10}" if entry.startswith("-") else "b: {interval: 10}"
+    found = imported(f"jobs:\n  {entry}\n  {other}\n")
+    assert [job.name for job in found.jobs] == ["b"]
+    assert [one.line for one in found.left_out] == [2]
+
+
+@pytest.mark.parametrize("text", ["jobs: 1\n", "agents: {}\n", "jobs: {}\nother: 1\n"])
 def test_another_file_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(FileProblems) as caught:
         imported(text)

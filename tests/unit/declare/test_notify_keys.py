@@ -106,6 +106,11 @@ def test_several_targets_written_in_a_job_have_names_of_their_own() -> None:
         ({"on": ["failed"]}, "has no channel"),
         ({"webhook": HOOK, "on": ["faild"]}, '"faild" is not one of'),
         ({"webhook": HOOK, "on": ["test"]}, "only `rota notify test` sends a test"),
+        ({"webhook": HOOK, "on": "digest"}, "a digest has times of day"),
+        ({"webhook": HOOK, "on": "ping"}, "the key `ping` of a job sends pings"),
+        ({"webhook": HOOK, "digest": "7h"}, "is not a time of the day"),
+        ({"webhook": HOOK, "digest": "24:00"}, "is not a time of the day"),
+        ({"webhook": HOOK, "digest": []}, "has 0 entries"),
         ({"webhook": HOOK, "on": []}, "is an empty list"),
         ({"webhook": HOOK, "url": "x"}, "unknown key"),
         ({"webhook": HOOK, "signing": "hunter2"}, "is not a secret"),
@@ -183,3 +188,42 @@ def test_targets_of_included_projects_are_shared_by_name(tmp_path: Path) -> None
     assert found.settings.notify["mine"].cwd == str(tmp_path / "api")
     assert found.jobs[0].notify == ("ops", "mine")
     assert any("notify.ops of" in note for note in found.notes)
+
+
+def test_people_hear_of_items_by_default_and_programs_if_they_ask() -> None:
+    assert read_target({"telegram": 1}).on == (*USUAL, Event.ATTENTION)
+    assert read_target({"webhook": HOOK}).on == USUAL
+    for written in ({"telegram": "1"}, {"telegram": "1", "on": ["failed", "late", "recovered"]}):
+        assert write_target(read_target(written)) == written
+
+
+@pytest.mark.parametrize("written", ["attention", "resolved"])
+def test_a_target_in_a_job_has_no_events_of_items(written: str) -> None:
+    with pytest.raises(BadValue, match="is no event of a job"):
+        read_notify({"webhook": HOOK, "on": ["failed", written]})
+    assert read_notify({"telegram": 1}).own[0].on == USUAL
+
+
+def test_a_digest_has_one_time_or_several_and_belongs_to_a_target_of_the_file() -> None:
+    assert read_target({"telegram": 1, "digest": "7:30"}).digest == ("07:30",)
+    target = read_target({"telegram": 1, "digest": ["18:00", "09:00", "09:00"]})
+    assert target.digest == ("09:00", "18:00")
+    assert read_target(write_target(target)) == target
+    with pytest.raises(BadValue, match="a digest is about all jobs"):
+        read_notify({"telegram": 1, "digest": "07:30"})
+
+
+def test_a_job_pings_its_own_address_that_of_the_defaults_or_none(tmp_path: Path) -> None:
+    jobs = "  a: {command: x}\n  b: {command: x, ping: none}\n  c: {command: x, ping: 'https://hc.example.net/c'}\n"
+    found = declared(tmp_path, f"defaults: {{ping: {{secret: HC}}}}\njobs:\n{jobs}")
+    a, b, c = (job.ping for job in found.jobs)
+    assert a is not None
+    assert a.address_secret == "HC"
+    assert b is None
+    assert c is not None
+    assert c.address == "https://hc.example.net/c"
+
+
+def test_an_address_that_is_no_place_for_a_ping_is_refused(tmp_path: Path) -> None:
+    told = problems(tmp_path, "jobs:\n  a: {command: x, ping: 'https://127.1/'}\n")
+    assert "leads to a private address" in told[0]

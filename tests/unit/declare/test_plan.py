@@ -172,6 +172,7 @@ OTHERS = {
     "conditions": (Condition("up"),),
     "labels": ("x",),
     "notify": ("ops",),
+    "ping": Target("ping", Channel.WEBHOOK, address="https://hc.example.net/a"),
     "notify_own": (Target("own", Channel.COMMAND, command=("tell",)),),
     "params": {"x": 1},
     "agent": AgentWork("reviewer", "claude", "anthropic", "Look."),

@@ -42,6 +42,14 @@ def test_an_example_of_the_page_is_valid_by_schema_and_by_rota(validator, tmp_pa
 
 
 GOOD = [
+    "jobs: {a: {command: x, ping: {secret: HC}}, b: {command: x, ping: none}}\n",
+    "notify: {me: {telegram: 1, digest: ['07:30', '18:00'], on: [attention, resolved]}}\njobs:\n",
+    """
+notify:
+  p: {telegram: {chat: 5, users: [7], commands: {run: [a], status: true}, questions: false}}
+  s: {slack: {channel: C012345, bot_token: {secret: B}, app_token: {secret: A}, users: [U012345]}}
+jobs: {a: {prompt: x, deliver: {to: [p], when: always}}, b: {prompt: x, deliver: s}}
+""",
     "jobs:\n",
     "jobs: {a: {interval: 90, command: [x, 1, true]}}\n",
     "jobs: {a: {interval: ' 5M ', command: x}}\n",
@@ -53,6 +61,18 @@ GOOD = [
     "retention: {runs: forever, output_total: 5 gb}\n",
     "agents: {codex: {schedules: {a: {type: interval, interval: 5m}}}, r: {adapter: claude, max_usd: 0.5}}\n",
     "jobs: {a: {prompt: x, type: agent, access: write}}\n",
+    "jobs: {a: {prompt: x, on_quota: continue, workspace: worktree}}\n",
+    "jobs: {a: {prompt: x, args: [--effort, high], system_prompt: Short., add_dirs: [../b]}}\n",
+    "agents: {a: {adapter: claude, account: w}, b: {adapter: codex, account: {name: p, dir: ~/p}}}\njobs:\n",
+    "agents: {r: {adapter: claude, model: [opus, haiku]}}\njobs: {a: {prompt: x, agent: [r, codex]}}\n",
+    "jobs: {a: {command: x, postcondition: {command: [make, test], timeout: 5m}}}\n",
+    "jobs: {a: {command: x, idle_timeout: 5m}, b: {prompt: x, idle_timeout: never, loop_guard: 3}}\n",
+    "agents: {claude: {loop_guard: never}}\n",
+    "jobs: {a: {command: x, sandbox: bubblewrap, limits: {memory: 2GB, cpus: 1.5, processes: 200}}}\n",
+    "jobs: {a: {command: x, sandbox: {bubblewrap: true, network: [a.example, '*.b.example:443'], write: [~/x]}}}\n",
+    "jobs: {a: {command: x, sandbox: {container: i, runtime: podman, network: off, cpus: 2, user: '1000'}}}\n",
+    "defaults: {sandbox: bubblewrap}\njobs: {a: {command: x, sandbox: none}}\n",
+    "jobs: {a: {prompt: x, carry: [postcondition], postcondition: {shell: make test}}}\n",
 ]
 
 
@@ -86,6 +106,12 @@ BAD = [
     "jobs: {a: {command: x, at: tomorrow}}\n",
     "jobs: {a: {command: x, params: {a-b: 1}}}\n",
     "jobs: {a: {command: []}}\n",
+    "jobs: {a: {command: x, postcondition: make test}}\n",
+    "jobs: {a: {prompt: x, loop_guard: 1}}\n",
+    "jobs: {a: {command: x, sandbox: {network: off}}}\n",
+    "jobs: {a: {command: x, sandbox: {container: i, network: [a.example]}}}\n",
+    "jobs: {a: {command: x, limits: {}}}\n",
+    "jobs: {a: {command: x, postcondition: {timeout: 5m}}}\n",
     "defaults: {cron: '* * * * *'}\n",
     "scheduler: {concurrency: 0}\n",
     "retention: {runs: always}\n",

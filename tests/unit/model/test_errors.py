@@ -16,12 +16,20 @@ from rota.model.states import REASONS, Held, Reason, Status, WaitingFor
 
 PAGES = [
     Path(__file__).parents[3] / "docs" / name
-    for name in ("reasons.md", "waiting.md", "errors.md", "errors-system.md", "http-errors.md", "file-problems.md")
+    for name in (
+        "reasons.md",
+        "waiting.md",
+        "errors.md",
+        "errors-agents.md",
+        "errors-system.md",
+        "http-errors.md",
+        "file-problems.md",
+    )
 ]
 ERROR_SECTIONS = [
     title
-    for name in ("errors.md", "errors-system.md")
-    for title in re.findall(r"^## (.+)$", (Path(__file__).parents[3] / "docs" / name).read_text(), re.MULTILINE)
+    for name in ("errors.md", "errors-agents.md", "errors-system.md")
+    for title in re.findall(r"^##? (.+)$", (Path(__file__).parents[3] / "docs" / name).read_text(), re.MULTILINE)
 ]
 ROW = re.compile(r"^\| `([A-Za-z_]+)` \|(.+)\|(.+)\|$", re.MULTILINE)
 

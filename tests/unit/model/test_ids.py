@@ -104,3 +104,15 @@ def test_a_forked_process_makes_other_identifiers() -> None:
     assert os.read(reading, 100).decode() != source.new(NOW)
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.parametrize("before", [-1, 0, 5])
+def test_many_identifiers_at_once_sort_between_those_before_and_after(before):
+    source = IdSource()
+    first = source.new(NOW + timedelta(milliseconds=before))
+
+    made = source.many(NOW, 500)
+
+    assert sorted({first, *made}) == [first, *made]
+    assert made[-1] < source.new(NOW)
+    assert source.many(NOW, 0) == []

@@ -17,6 +17,7 @@ from rota.model.spec import (
     MisfirePolicy,
     Overlap,
     OverlapPolicy,
+    Postcondition,
     QuietHours,
     QuietPolicy,
     Schedule,
@@ -24,7 +25,7 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
-from rota.text.explain import Facts, explain_job, explain_run, title
+from rota.text.explain import Facts, Seen, explain_job, explain_run, title
 from rota.text.schedule import next_fire
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -417,3 +418,22 @@ def test_what_a_command_said_is_told_as_it_said_it() -> None:
     )
     (end,) = [line.text for line in explain_run(Facts(run, SPEC, a_job(), None), now=NOW) if line.label == "end"]
     assert end.endswith("exit 1: expired 2026-11-15T11:00:00Z")
+
+
+def test_a_running_run_and_one_that_was_ended_for_its_silence_show_their_last_output() -> None:
+    seen = Seen(DUE + timedelta(seconds=3), "→ Bash make")
+    line = told(a_run(status=Status.RUNNING, started_at=DUE), seen=seen)["last seen"]
+    assert line.endswith(": → Bash make")
+    assert "ago" in line
+    assert "last seen" not in told(a_run(status=Status.RUNNING, started_at=DUE))
+
+
+def test_the_end_of_a_postcondition_is_told_with_its_last_lines() -> None:
+    spec = replace(SPEC, work=replace(SPEC.work, postcondition=Postcondition(shell="make test")))
+    failed = {"postcondition": {"passed": False, "exit_code": 2, "output": "a\n\n 2 failed \n"}}
+    done = {"status": Status.FAILED, "reason": Reason.POSTCONDITION_FAILED, "started_at": DUE, "finished_at": DUE}
+    assert told(a_run(**done, decisions=failed), spec)["checked"] == "the postcondition failed: a; 2 failed"
+    passed = {"postcondition": {"passed": True, "exit_code": 0}}
+    assert told(a_run(decisions=passed), spec)["checked"] == "the postcondition passed"
+    assert told(a_run(status=Status.RUNNING, started_at=DUE), spec)["checked"] == "not yet"
+    assert "checked" not in told(a_run())

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rota.model.agents import WorkItem
 from rota.model.errors import InvalidValue
 from rota.rules.prompts import (
+    RESULT_ROOM,
     PlaceholderValues,
     PromptPlaces,
     check_placeholders,
@@ -17,6 +18,7 @@ from rota.rules.prompts import (
     known_placeholders,
     names_item,
     option_places,
+    result_jobs,
 )
 
 VALUES = PlaceholderValues(
@@ -98,6 +100,19 @@ def test_r_25_what_is_not_on_the_list_is_told(text, messages):
 def test_r_25_a_format_that_is_not_the_same_everywhere_is_told(pattern):
     [message] = check_placeholders(f"{{{{ scheduled_for:{pattern} }}}}", params=())
     assert "is not a date format" in message
+
+
+def test_the_result_of_another_job_stands_in_prompts_alone() -> None:
+    text = "{{ runs.lint.all.result }}"
+    assert check_placeholders(text, params=(), prompt=PromptPlaces()) == []
+    [refused] = check_placeholders(text, params=())
+    assert "allowed only in prompts" in refused
+    assert result_jobs(text + r" \{{ runs.x.result }} {{ job }}") == ("lint.all",)
+
+
+def test_a_result_in_a_prompt_is_bounded() -> None:
+    values = replace(VALUES, outputs=(), results={"lint": "x" * 10**6})
+    assert len(fill("{{ runs.lint.result }}", values)) == RESULT_ROOM
 
 
 def test_r_25_an_unknown_placeholder_is_never_passed_on():

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from rota.model.agents import ProviderHold, Refusal
-from rota.rules.agents import FARTHEST, FIRST, LONGEST, forgets, hold_after
+from rota.model.agents import AgentProblem, ProviderHold, Refusal
+from rota.rules.agents import FARTHEST, FIRST, LONGEST, forgets, hold_after, hold_after_check
 from rota.text.jobs import say_hold
 
 SIX = datetime(2026, 11, 15, 6, tzinfo=UTC)
@@ -23,12 +23,20 @@ def after(known: ProviderHold | None, refusal: Refusal) -> ProviderHold:
 
 
 def over(hold: ProviderHold) -> ProviderHold:
-    return ProviderHold(hold.provider, None, hold.stated, hold.refusals, hold.why, hold.run_id, hold.set_at)
+    return replace(hold, until=None)
 
 
 def test_a_provider_is_held_until_the_reset_that_it_stated() -> None:
     assert after(None, refused(resets_at=ELEVEN)) == ProviderHold(
-        "anthropic", ELEVEN, stated=True, refusals=0, why="usage limit reached", run_id="run-8", set_at=SIX
+        "anthropic",
+        ELEVEN,
+        stated=True,
+        refusals=0,
+        why="usage limit reached",
+        run_id="run-8",
+        set_at=SIX,
+        problem=AgentProblem.QUOTA,
+        since=SIX,
     )
 
 
@@ -77,7 +85,7 @@ def test_an_outage_is_probed_after_a_minute_and_then_after_pauses_of_up_to_an_ho
     hold: ProviderHold | None = None
     at, waits = SIX, []
     for _ in range(8):
-        hold = after(hold, replace(refused(at=at), outage=True))
+        hold = after(hold, replace(refused(at=at), problem=AgentProblem.OUTAGE))
         assert hold.until is not None
         waits.append((hold.until - at) // MINUTE)
         at = hold.until + MINUTE
@@ -115,3 +123,35 @@ def test_only_the_success_of_a_run_that_began_later_ends_the_count() -> None:
 
 def test_a_hold_is_told_with_its_end_in_the_zone_asked_for() -> None:
     assert say_hold("provider:anthropic", ELEVEN, zone="UTC", now=SIX) == "provider anthropic held until 11:00"
+
+
+def logged_out(*, at: datetime = SIX, began_at: datetime | None = None) -> Refusal:
+    return replace(refused(at=at, began_at=began_at, resets_at=ELEVEN), problem=AgentProblem.AUTH)
+
+
+def test_a_missing_login_is_checked_after_growing_pauses_and_keeps_its_beginning() -> None:
+    hold = after(None, logged_out())
+    waits = []
+    for _ in range(6):
+        assert hold.until is not None
+        waits.append(hold.until - hold.set_at)
+        hold = hold_after_check(hold, works=False, now=hold.until)
+    assert waits == [MINUTE * 5, MINUTE * 10, MINUTE * 20, MINUTE * 40, MINUTE * 60, MINUTE * 60]
+    assert hold.since == SIX
+    assert not hold.stated
+
+
+def test_a_login_that_works_ends_the_hold_and_its_count_stays() -> None:
+    hold = hold_after_check(after(None, logged_out()), works=True, now=SIX + MINUTE)
+    assert (hold.until, hold.refusals) == (None, 1)
+    assert after(hold, logged_out(at=SIX + MINUTE * 9)).refusals == 2
+
+
+def test_a_limit_of_a_run_that_began_before_does_not_replace_a_missing_login() -> None:
+    hold = after(None, logged_out())
+    assert after(hold, refused(at=SIX + MINUTE, began_at=SIX - MINUTE, resets_at=ELEVEN)) is hold
+
+
+def test_a_limit_that_follows_a_missing_login_is_counted_anew() -> None:
+    hold = after(hold_after_check(after(None, logged_out()), works=True, now=SIX), refused(at=SIX + MINUTE * 9))
+    assert (hold.refusals, hold.since) == (1, SIX + MINUTE * 9)

@@ -1,24 +1,12 @@
-"""Chats: what a Telegram bot is asked to say, and apprise, which need not be there."""
+"""Chats by apprise, which need not be there."""
 
-import json
 import sys
 from types import ModuleType
 
 import pytest
 
 from rota.model.notifications import DeliveryResult
-from rota.runners.senders import TELEGRAM_LIMIT, send_chat, telegram
-
-
-def test_a_bot_is_asked_to_say_a_text_in_a_chat() -> None:
-    request = telegram("123:abc", "-100", "backup:1 failed", timeout=5)
-    assert request.url == "https://api.telegram.org/bot123:abc/sendMessage"
-    assert json.loads(request.body)["chat_id"] == "-100"
-    assert json.loads(request.body)["text"] == "backup:1 failed"
-
-
-def test_a_long_text_is_cut() -> None:
-    assert len(json.loads(telegram("t", "1", "x" * 10_000, timeout=5).body)["text"]) == TELEGRAM_LIMIT
+from rota.runners.senders import send_chat
 
 
 def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -11,6 +12,7 @@ from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_pairs, print_table
 from rota.model.agents import Access, provider_pool
 from rota.model.amounts import counted
+from rota.model.errors import InvalidValue, ProjectMissing
 from rota.text.ansi import plain
 from rota.text.format import ago
 from rota.text.jobs import say_hold
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rota.operations.agents import AgentsView, AgentView
+    from rota.operations.capacity import HoldView
     from rota.operations.tools.catalog import Tool
     from rota.operations.tools.toolbox import Toolbox
 
 
 NONE = "no agents; a job with `prompt:` uses one, for example that of `rota init --with claude --dry-run`"
 UNKNOWN = "–"
-SPARE = frozenset({"PROGRAM", "HEADLESS"})
+SPARE = frozenset({"PROGRAM", "HEADLESS", "CERTIFIED"})
 """Columns that a narrow terminal omits; `rota agents check` prints all."""
 
 
@@ -65,7 +68,7 @@ def _list(invocation: Invocation) -> None:
     if not view.agents:
         click.echo(NONE)
         return
-    titles = ("AGENT", "PROGRAM", "VERSION", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
+    titles = ("AGENT", "PROGRAM", "VERSION", "CERTIFIED", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
     columns = [Column(title, spare=title in SPARE) for title in titles]
     columns += [Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
     print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
@@ -83,17 +86,22 @@ def _tell_remedy(view: "AgentView") -> None:
         click.echo(f"{view.known.name}: {plain(view.remedy)}")
     if view.held is not None:
         waiting = f", {counted(view.held.waiting, 'run')} waiting" if view.held.waiting else ""
-        provider = view.held.hold.provider
-        click.echo(f"{view.known.name}: {plain(view.held.hold.why)}{waiting}   rota agents release {provider}")
+        click.echo(f"{view.known.name}: {plain(view.held.hold.why)}{waiting}   {_way_out(view.held)}")
+
+
+def _way_out(view: "HoldView") -> str:
+    """Return the command that ends a hold."""
+    return "rota agents check" if view.hold.login else f"rota agents release {view.hold.provider}"
 
 
 def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
     known, found = view.known, view.found
     state = state_words(view, zone, now=now)
     return [
-        known.name,
+        f"{known.name} ({known.account})" if known.account else known.name,
         found.path or known.adapter,
         found.version or UNKNOWN,
+        _certified(view),
         _yes(found.logged_in, "in", "out"),
         _yes(found.headless, "yes", "no"),
         ", ".join(known.models) or UNKNOWN,
@@ -102,6 +110,14 @@ def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
         _last(view, now=now),
         Cell(state, None if state == "ready" else "yellow" if view.held and not found.problem else "red"),
     ]
+
+
+def _certified(view: "AgentView") -> str:
+    from rota.operations.certify import certified_words
+
+    if view.known.kind is None or view.known.kind.invoke is None:
+        return UNKNOWN
+    return certified_words(view.certified, view.found.version)
 
 
 def _yes(value: bool | None, yes: str, no: str) -> "Cell | str":  # noqa: FBT001
@@ -123,31 +139,55 @@ def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
         return plain(view.found.problem)
     if view.held is not None:
         hold = view.held.hold
-        return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
+        return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
     return "ready"
 
 
 @agents_command.command("check", cls=RotaCommand)
 @click.argument("name", metavar="[NAME]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check all agents; the default without NAME.")
 @click.pass_obj
-def check(invocation: Invocation, *, name: str | None) -> int:
+def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
     """Check all agents, or one: path, supported limits, jobs, problems and remedies.
 
+    A provider that is held for a missing login is released when its agents work, unless an agent's run checks them.
     Exit codes: 0 if every agent is ready, else 1. No model is called.
     """
     from rota.operations.agents import agents_json
 
-    view, zone = _look(invocation, invocation.full_name(name) if name else None)
+    if name and everything:
+        raise InvalidValue("NAME and --all exclude each other", hint="omit one of them")
+    full_name = invocation.full_name(name) if name else None
+    view, zone = _look(invocation, full_name)
+    released = _release_logged_in(invocation, view)
+    if released:
+        view, zone = _look(invocation, full_name)
     code = 1 if any(one.found.problem for one in view.agents) else 0
     if invocation.as_json:
-        print_json({"ok": not code, **agents_json(view)})
+        print_json({"ok": not code, "released": released, **agents_json(view)})
         return code
     _tell_problem(view)
     if not view.agents:
         click.echo(NONE)
     for one in view.agents:
         _tell_whole(one, zone, now=invocation.now())
+    for provider in released:
+        click.echo(f"provider {provider} is released")
     return code
+
+
+def _release_logged_in(invocation: Invocation, view: "AgentsView") -> list[str]:
+    from rota.engine.membership.control import wake
+    from rota.operations.agents import release_logged_in
+
+    waits = any(one.held is not None and one.held.hold.login for one in view.agents)
+    if not waits or invocation.maker().is_agent:
+        return []
+    with invocation.store() as (place, store):
+        released = release_logged_in(store, view.agents, now=invocation.now())
+        if released:
+            wake(place.state)
+    return released
 
 
 def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
@@ -162,7 +202,15 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
     yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
     untold = "as in the function" if known.function else "unknown without a request to a model"
     yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
+    from rota.operations.certify import certified_words
+
+    if known.kind is not None and known.kind.invoke is not None:
+        yield "certified", certified_words(view.certified, found.version)
     yield "headless", {True: "yes", False: "no", None: "unknown before it starts"}[found.headless]
+    for name, folder in view.login.items():
+        yield "account", f"{known.account}, {name}={plain(folder)}"
+        if view.found.logged_in is None:
+            yield "log in", plain(view.sign_in)
     if known.kind is not None:
         yield "can keep", _capabilities(view)
     yield "model", ", ".join(known.models) or f"the {'function' if known.function else 'program'}'s own"
@@ -173,20 +221,53 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
     if view.remedy:
         yield "remedy", plain(view.remedy)
     if view.held is not None:
-        yield "held", f"{plain(view.held.hold.why)}   rota agents release {view.held.hold.provider}"
+        yield "held", f"{plain(view.held.hold.why)}   {_way_out(view.held)}"
 
 
 def _capabilities(view: "AgentView") -> str:
     kind = view.known.kind
     assert kind is not None
     can = kind.capabilities
-    named = ("allowed_tools", "max_turns", "max_usd", "model")
+    named = ("allowed_tools", "max_turns", "max_usd", "loop_guard", "model")
     told = [name for name in named if getattr(can, name)]
     told += ["session: resume"] if can.resume else []
     told += ["rota_tools"] if can.tools_server else []
     told += ["trust_project"] if can.trust else []
     told.append(f"access {' '.join(level.value for level in Access if level in can.access)}")
     return ", ".join(told)
+
+
+@agents_command.command("certify", cls=RotaCommand)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.pass_obj
+def certify(invocation: Invocation, *, name: str | None) -> int:
+    """Try the installed programs of all agents, or of one: each attempts the acts that `access: read` forbids.
+
+    A stub on this machine answers instead of the model, so nothing is sent and nothing is charged. Each program works
+    in a temporary folder without your settings and logins. It attempts to write a file, to change one by a command,
+    to reach the network, to start an MCP server of the project, and to write outside the workspace. The effect
+    counts, not the answer. Exit codes: 0 if all were denied, else 1.
+    """
+    from rota.operations.certify import certifiable, certified_json, certified_words, certify_agents
+
+    view, _ = _look(invocation, invocation.full_name(name) if name else None)
+    chosen = certifiable(view.agents)
+    if name and not chosen:
+        raise InvalidValue(f"{name} cannot be certified", hint="claude, codex, gemini and opencode can")
+
+    def tell(agent: str, attempt: str) -> None:
+        if not invocation.as_json:
+            click.echo(f"{agent}: {attempt} …", err=True)
+
+    with invocation.store() as (place, store):
+        made = certify_agents(store, chosen, place=place, environ=invocation.environ, clock=invocation.now, tell=tell)
+    if invocation.as_json:
+        print_json(certified_json(made))
+    for one in made if not invocation.as_json else ():
+        words = certified_words(one, one.version)
+        click.echo(f"{one.adapter} {one.version}: {'certified' if one.passed else words}")
+        print_pairs((attempt, outcome.value) for attempt, outcome in one.attempts.items())
+    return 0 if all(one.passed for one in made) else 1
 
 
 @agents_command.command("release", cls=RotaCommand)
@@ -214,14 +295,20 @@ def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
 
 @click.command("mcp", cls=RotaCommand)
 @click.option("--list", "listing", is_flag=True, help="List the tools and exit.")
+@click.option(
+    "--write-plugin", "plugin", metavar="FOLDER", help="Write a plugin for Claude Code and Codex into FOLDER and exit."
+)
 @click.pass_obj
-def mcp_command(invocation: Invocation, *, listing: bool) -> None:
+def mcp_command(invocation: Invocation, *, listing: bool, plugin: str | None) -> None:
     """Serve the tools for agents over MCP on standard input and output; the log goes to standard error.
 
     The server exits at the end of its input. Inside a run it acts as that run, within `agent_policy`; otherwise as
     `user`. A run of an agent needs `rota_tools: true`.
     With --json it prints the tools with their JSON Schemas and exits.
     """
+    if plugin is not None:
+        _write_plugin(invocation, Path(plugin))
+        return
     if listing or invocation.as_json:
         _show(invocation)
         return
@@ -231,13 +318,33 @@ def mcp_command(invocation: Invocation, *, listing: bool) -> None:
         serve(ProjectTools(invocation, opened))
 
 
+def _write_plugin(invocation: Invocation, given: Path) -> None:
+    from rota.operations.admin.service import own_program
+    from rota.operations.project.plugin import plugin_files, write_plugin
+
+    folder = (invocation.cwd / given.expanduser()).absolute()
+    try:
+        project = invocation.place().folder
+    except ProjectMissing:
+        project = None
+    contents = plugin_files(own_program(), project)
+    write_plugin(folder, contents)
+    if invocation.as_json:
+        print_json({"folder": str(folder), "files": list(contents), "project": str(project) if project else None})
+        return
+    click.echo(f"wrote {folder}: a skill, and the tools of {project or 'the project in which the agent works'}")
+    click.echo(f"Claude Code: claude --plugin-dir {folder}")
+    click.echo(f"Codex: copy {folder / 'skills' / 'rota'} to ~/.codex/skills/, then codex mcp add rota -- rota mcp")
+
+
 class ProjectTools:
     """The tools of the server's project, which opens at the first call."""
 
     def __init__(self, invocation: Invocation, opened: ExitStack) -> None:
+        from rota.model.agents import PERMISSIONS
         from rota.operations.tools.catalog import tools_of
 
-        self.tools: tuple[Tool, ...] = tools_of(self.call)
+        self.tools: tuple[Tool, ...] = tools_of(self.call, permissions=invocation.environ.get(PERMISSIONS, ""))
         self._invocation = invocation
         self._opened = opened
         self._toolbox: Toolbox | None = None

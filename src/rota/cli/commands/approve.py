@@ -10,6 +10,7 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_j
 from rota.cli.output import Column, print_pairs, print_table
 from rota.model.amounts import counted, say_dollars
 from rota.model.clock import iso
+from rota.model.questions import Door
 from rota.model.records import cut
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import coming_fires, next_fires
@@ -66,22 +67,23 @@ def _list(invocation: Invocation, store: "Store") -> None:
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
     from rota.engine.membership.control import wake
+    from rota.operations.admin.audit import person
     from rota.operations.jobs import proposal
-    from rota.operations.proposal_actions import approve
+    from rota.operations.questions.answers import Answerer, approve
     from rota.store.tables.jobs import digest_of
 
     now = invocation.now()
     job = store.read(partial(proposal, name=name))
     digest = digest_of(job.spec)
     if not invocation.as_json:
-        _show(job, now)
+        show_proposal(job, now)
     if dry_run:
         return _tell(invocation, job, approved=False, note="nothing was changed (--dry-run)")
     needs = f"approval needs confirmation: read the job with `rota approve {name} --dry-run`, then pass --yes"
     if not yes and not invocation.confirm("approve it?", needs=needs):
         click.echo("not approved; the job stays proposed", err=True)
         return 1
-    after = store.write(partial(approve, name=name, digest=digest, now=now))
+    after = store.write(partial(approve, name=name, digest=digest, by=Answerer(person(), Door.CLI), now=now))
     wake(invocation.place().state)
     return _tell(invocation, after, approved=True, note=f"{name} is approved; {next_fire(after, now=now)}")
 
@@ -96,7 +98,7 @@ def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> i
     return 0
 
 
-def _show(job: "Job", now: datetime) -> None:
+def show_proposal(job: "Job", now: datetime) -> None:
     """Print the approved content: exact prompt, access, budget and next fires."""
     from rota.operations.text import spec_pairs
 

@@ -33,6 +33,10 @@ def check_command(invocation: Invocation) -> None:
     place, now = invocation.place(), invocation.now()
     loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
     declared = loaded.declared
+    if any(spec.work.sandbox or spec.work.limits for spec in declared.jobs):
+        from rota.operations.admin.doctor import refuse_unkept_sandboxes
+
+        refuse_unkept_sandboxes(declared)
     untold = notes_on_targets(declared.jobs, declared.settings.notify, place.state, invocation.environ)
     declared = replace(declared, notes=(*declared.notes, *untold, *filter(None, [loaded.trust_note])))
     refuse_served(declared.projects, place.state)
@@ -147,13 +151,14 @@ def apply_command(
 
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
-    from rota.cli.commands.init import ensure_trust
+    from rota.cli.commands.init import ensure_taken_over, ensure_trust
     from rota.declare.plan import first_plan
     from rota.operations.project.load import load_project, refuse_served
 
     place, now = invocation.place(), invocation.now()
     if not dry_run:
         ensure_trust(invocation)
+        ensure_taken_over(invocation)
     acts = not dry_run
     declared = load_project(place.folder, invocation.environ, state=place.state, now=now, acts=acts).declared
     refuse_served(declared.projects, place.state)

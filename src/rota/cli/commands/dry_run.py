@@ -94,7 +94,8 @@ def _where(found: "DryRunReport") -> str:
     program = " ".join(part for part in (asked.work.adapter, asked.version) if part)
     details = ", ".join(part for part in (program, asked.work.model) if part)
     place = f"in {found.cwd}" if asked.workspace is None else f"in {asked.workspace}"
-    return f"agent {asked.work.agent} ({details}), {place}"
+    listed = f" of [{', '.join(one.title for one in asked.work.choices)}]" if asked.work.choices else ""
+    return f"agent {asked.work.agent} ({details}){listed}, {place}"
 
 
 def _asked(found: "DryRunReport") -> list[tuple[str, str]]:

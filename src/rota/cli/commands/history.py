@@ -117,7 +117,9 @@ def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
 
     newest, times = stretch.newest, stretch.times
     name = newest.handle if stretch.runs == 1 else newest.job
-    status = ", ".join(part for part in (shown_status(newest), denied_words(newest)) if part)
+    status = ", ".join(
+        part for part in (shown_status(newest), "checked" if newest.checked else "", denied_words(newest)) if part
+    )
     return [
         f"{name} ×{times:,}" if times > 1 else name,
         Cell(status, colour_of(newest)),
@@ -174,6 +176,7 @@ Look = Callable[[], OutputSource]
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
 @click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Print only the last N lines.")
+@click.option("--transcript", is_flag=True, help="Print the prompt, turns, tool calls and results of an agent's run.")
 @click.option("--raw", is_flag=True, help="Print the raw output with control characters; for agents, the raw events.")
 @click.option(
     "--grep", "text", metavar="TEXT", help="Search the output of all runs, or of one JOB, for this text; ignores case."
@@ -196,21 +199,27 @@ def logs_command(
     follow: bool,
     lines: int | None,
     raw: bool,
+    transcript: bool,
     text: str | None,
     since: str | None,
     limit: int,
 ) -> None:
     """Print the output of a RUN (JOB:NUMBER; JOB means its newest started run; a direct call by its identifier)."""
     if text is not None:
-        if follow or raw or lines is not None:
-            raise click.UsageError("--grep goes with none of --follow, --tail and --raw")
+        if follow or raw or transcript or lines is not None:
+            raise click.UsageError("--grep goes with none of --follow, --tail, --raw and --transcript")
         show_matches(invocation, text, name=run, since=since, limit=limit)
         return
     if run is None or since:
         raise click.UsageError("--since belongs to --grep" if since else "name a RUN, or look for a text with --grep")
+    if transcript and (follow or raw or lines is not None):
+        raise click.UsageError("--transcript goes with none of --follow, --tail and --raw")
     if follow and invocation.as_json:
         raise click.UsageError("--follow and --json cannot be combined")
     with invocation.store() as (place, store):
+        if transcript:
+            _print_transcript(invocation, place, store, _meant(invocation, store, run, follow=False))
+            return
         look = _look_at(invocation, place, store, _meant(invocation, store, run, follow=follow))
         source = look()
         if invocation.as_json:
@@ -263,6 +272,22 @@ def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name
         return OutputSource(run_id, run.handle, run.status.shown, run.status.final, note, lives, view.spec)
 
     return look
+
+
+def _print_transcript(invocation: Invocation, place: "ProjectPaths", store: "Store", name: str) -> None:
+    from rota.operations.output import fetch_output, why_no_output
+    from rota.operations.runs import show_run
+    from rota.operations.transcripts import shown_lines, transcript_json, transcript_of
+
+    view = show_run(store, name)
+    fetch_output(store, place.state, view)
+    found, note = transcript_of(place.state, view), why_no_output(place.state, view, now=invocation.now())
+    if invocation.as_json:
+        print_json(transcript_json(view, found, note))
+        return
+    _print_lines(shown_lines(found))
+    if note is not None:
+        click.echo(f"rota: {note}", err=True)
 
 
 def _text(place: "ProjectPaths", source: OutputSource, lines: int | None, *, raw: bool) -> str:

@@ -147,3 +147,12 @@ def ensure_trust(invocation: Invocation) -> None:
         return click.confirm("trust this folder?", default=False)
 
     require_trust(place.folder, invocation.environ, now=invocation.now(), ask=ask)
+
+
+def ensure_taken_over(invocation: Invocation) -> None:
+    """Refuse to schedule beside lines of cron that a takeover gives to this project."""
+    if not (invocation.place().state / "takeover.json").exists():
+        return
+    from rota.operations.project.takeover import settle_takeover
+
+    settle_takeover(invocation.place(), environ=invocation.environ, clock=invocation.clock)

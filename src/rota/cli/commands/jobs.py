@@ -12,10 +12,11 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, Pairs, colour_of, coloured, print_pairs, print_table
 from rota.cli.overview import terminal_width
 from rota.model.amounts import counted, say_money
+from rota.model.errors import InvalidValue
 from rota.model.ids import is_id
 from rota.model.records import Run
 from rota.rules.schedule.instants import explain_schedule
-from rota.text.ansi import plain
+from rota.text.ansi import clean_for_terminal, plain
 from rota.text.format import full_time
 from rota.text.jobs import say_made
 from rota.text.schedule import next_fire
@@ -87,8 +88,9 @@ def _used(run: "Run") -> str:
 
 @click.command("show", cls=RotaCommand)
 @click.argument("name")
+@click.option("--result", is_flag=True, help="Print the whole answer of a run alone; of a job: of its newest run.")
 @click.pass_obj
-def show_command(invocation: Invocation, *, name: str) -> None:
+def show_command(invocation: Invocation, *, name: str, result: bool) -> None:
     """Show a job (NAME) or a run (JOB:NUMBER, JOB:-1 for the run before the newest, or its identifier) in full.
 
     Show a direct call by its identifier.
@@ -97,6 +99,9 @@ def show_command(invocation: Invocation, *, name: str) -> None:
     from rota.operations.runs import find_any, run_view
 
     with invocation.store() as (_, store):
+        if result:
+            _print_result(invocation, store, name)
+            return
         if is_id(name):
             from rota.operations.direct_calls import direct_view
 
@@ -111,6 +116,20 @@ def show_command(invocation: Invocation, *, name: str) -> None:
         else:
             job = found
             _show_job(invocation, store, store.read(lambda db: job_view(db, job)))
+
+
+def _print_result(invocation: Invocation, store: "Store", name: str) -> None:
+    from rota.operations.runs import show_run
+
+    view = show_run(store, name)
+    if invocation.as_json:
+        print_json({"run": view.run.handle, "result": view.result})
+    elif view.result is None:
+        raise InvalidValue(
+            f"{view.run.handle} has no result", hint=f"see its output with `rota logs {view.run.handle}`"
+        )
+    else:
+        click.echo(clean_for_terminal(view.result))
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:

@@ -156,7 +156,7 @@ def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]
     told = "exit 0" if one.answer == 0 else str(one.answer or "")
     answer = plain(one.error or "") or told
     when = full_time(one.created_at, zone, now=now, seconds=True)
-    tried = [one.id[-SHORT:], when, one.event.value, one.handle, one.target, one.status.value, str(one.attempts)]
+    tried = [one.id[-SHORT:], when, one.event.value, one.handle or "–", one.target, one.status.value, str(one.attempts)]
     return [*tried, f"{answer}{again}"]
 
 

@@ -560,7 +560,7 @@ class _CallFollower(_Follower):
         if hold is None:
             return ""
         zone, now = project_timezone(self._store), self._invocation.now()
-        return f"; {say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)}"
+        return f"; {say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)}"
 
     def _started(self, view: "DirectView") -> None:
         from rota.operations.jobs import project_timezone

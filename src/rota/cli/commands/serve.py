@@ -1,7 +1,8 @@
-"""`rota serve`, `worker`, `stop`, `open` and `token`."""
+"""`rota serve`, `demo`, `worker`, `stop`, `open` and `token`."""
 
+import signal
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,6 +19,7 @@ from rota.model.amounts import counted
 from rota.model.errors import NoScheduler, NotApplied
 
 if TYPE_CHECKING:
+    from rota.cli.console import Console
     from rota.http.server import Flags
     from rota.operations.status.status import Carries
 
@@ -66,7 +68,7 @@ def serve_command(
     from rota.runners.processes import leave_first_place
 
     leave_first_place()
-    from rota.cli.commands.init import ensure_trust
+    from rota.cli.commands.init import ensure_taken_over, ensure_trust
     from rota.cli.console import Console, run_in_foreground
     from rota.operations.project.load import refuse_included
     from rota.serve.daemon import Daemon, SchedulerObserver
@@ -74,6 +76,7 @@ def serve_command(
     place = invocation.own_place("serve")
     refuse_included(place, invocation.environ, verb="serve")
     ensure_trust(invocation)
+    ensure_taken_over(invocation)
     console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
 
     def make(observer: SchedulerObserver | None) -> Daemon:
@@ -81,6 +84,67 @@ def serve_command(
         return Daemon(place, invocation.clock, environ=environ, observer=observer, http=http, entrance=entrance)
 
     return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)
+
+
+@click.command("demo", cls=RotaCommand)
+@click.option("--listen", metavar="ADDR:PORT", help="Address to bind, default 127.0.0.1:7682, or the next free port.")
+@click.pass_obj
+def demo_command(invocation: Invocation, *, listen: str | None) -> int:
+    """Serve an example project from a temporary folder, with its dashboard, until Ctrl-C.
+
+    The project has a command, a function, an agent (a script, no key needed), a group, a budget and a failing job.
+    Ctrl-C or SIGTERM ends the demo and removes the folder.
+    """
+    http = _flags(invocation, listen, behind_proxy=False, cert=None, key=None)
+
+    from rota.runners.processes import leave_first_place
+
+    leave_first_place()
+    signal.signal(signal.SIGTERM, _interrupt)  # the folder is removed at any moment; the scheduler takes over later
+    from rota.cli.console import run_in_foreground
+    from rota.operations.project.demo import demo_environment, demo_folder
+    from rota.serve.daemon import Daemon, SchedulerObserver
+
+    with demo_folder() as folder:
+        invocation.environ = demo_environment(invocation.environ, folder)
+        invocation.directory = str(folder)
+        place = invocation.own_place("demo")
+
+        def make(observer: SchedulerObserver | None) -> Daemon:
+            return Daemon(place, invocation.clock, environ=invocation.environ, observer=observer, http=http)
+
+        return run_in_foreground(invocation, _demo_console(invocation), make, quiet=False, verbose=False)
+
+
+def _interrupt(*_received: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _demo_console(invocation: Invocation) -> "Console":
+    """Return a console that also prints an address which logs a browser in, and what to try."""
+    import asyncio
+
+    from rota.cli.console import Console
+    from rota.cli.output import json_text
+    from rota.operations.admin.access import login_address
+
+    place = invocation.place()
+
+    class DemoConsole(Console):
+        def listening(self, url: str) -> None:
+            super().listening(url)
+            asyncio.get_running_loop().run_in_executor(None, self._greet)
+
+        def _greet(self) -> None:
+            url = login_address(place.state)  # answered by the loop that called `listening`
+            if invocation.as_json:
+                click.echo(json_text({"event": "login", "url": url}))
+                return
+            click.echo(f"  open {url}   (logs one browser in, within a minute)")
+            click.echo(f"  in another terminal: cd {place.folder}, then rota, rota list, rota explain send-newsletter")
+            click.echo("  Ctrl-C ends the demo and removes its folder")
+
+    return DemoConsole(place, invocation.clock, as_json=invocation.as_json)
 
 
 def _flags(

@@ -325,7 +325,8 @@ def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
     hold = view.hold
     by = f" ({view.run})" if view.run else ""
     why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
-    return f"{say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)}, {view.waiting} waiting: {why}"
+    held = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
+    return f"{held}, {view.waiting} waiting: {why}"
 
 
 def _waits(view: "SystemView", run: "Run", zone: str, *, now: datetime) -> str:

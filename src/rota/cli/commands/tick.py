@@ -43,9 +43,10 @@ def tick_command(invocation: Invocation, *, detach: bool, quiet: bool, verbose: 
     place = invocation.own_place("tick")
     if dry_run:
         return _preview(invocation, place)
-    from rota.cli.commands.init import ensure_trust
+    from rota.cli.commands.init import ensure_taken_over, ensure_trust
 
     ensure_trust(invocation)
+    ensure_taken_over(invocation)
     if detach:
         flags = [flag for flag, given in (("--quiet", quiet), ("--verbose", verbose)) if given]
         return _in_background(invocation, place, flags)

@@ -26,7 +26,7 @@ UNKNOWN = "?"
 @click.command("usage", cls=RotaCommand)
 @click.option(
     "--by",
-    type=click.Choice(["job", "agent", "model", "day"]),
+    type=click.Choice(["job", "agent", "model", "outcome", "day"]),
     default="job",
     show_default=True,
     help="Group the rows by this.",
@@ -91,7 +91,7 @@ def _show(view: "UsageView", tz: str) -> None:
     print_table([Column(view.by.value.upper()), *titles], rows)
 
 
-UNNAMED = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
+UNNAMED = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "outcome": "", "day": ""}
 """The labels of lines without a name."""
 
 

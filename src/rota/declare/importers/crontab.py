@@ -2,13 +2,24 @@
 
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
 from rota.declare.applicability import secret_in
-from rota.declare.export import write_comment, write_entry, write_job, write_map
+from rota.declare.importers.names import flock_options, name_for
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    cron_reading,
+    remark,
+    remark_of,
+)
 from rota.declare.problems import ENV_NAME, REBOOT
 from rota.declare.yaml import decode
 from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
@@ -53,10 +64,12 @@ class Crontab(Struct, frozen=True):
     header: tuple[str, ...] = ()
     footer: tuple[str, ...] = ()
     disabled: tuple[int, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """The lines that cannot be read."""
 
 
 def read_crontab(content: bytes, *, file: str, system: bool = False) -> Crontab:
-    """Return the lines of a crontab; raise FileProblems with every line that cannot be read."""
+    """Return the lines of a crontab; raise FileProblems if it is no text."""
     if len(content) > SIZE_LIMIT:
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint="a crontab is never that large")])
     reading = _CrontabReader(file, system=system)
@@ -94,9 +107,7 @@ class _CrontabReader:
             self._entry(number, line)
 
     def result(self) -> Crontab:
-        """Return what was read, or tell all that could not be."""
-        if self.problems:
-            raise FileProblems(self.problems)
+        """Return the entries, and the lines that cannot be read."""
         first = self.first if self.entries else self._variables()
         return Crontab(
             tuple(self.entries),
@@ -105,6 +116,7 @@ class _CrontabReader:
             header=tuple(self.header),
             footer=tuple(self.pending),
             disabled=tuple(self.disabled),
+            problems=tuple(self.problems),
         )
 
     def _variables(self) -> dict[str, str]:
@@ -222,120 +234,6 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
 
 
-MAX_NAME_LENGTH = 60
-_APART = re.compile(r"&&|\|\||[;|&(){}\n]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
-_STEPS = frozenset(
-    {
-        *("cd", "test", "[", "[[", "export", "set", ".", "source", "sleep", "umask", "true", ":"),
-        *("ulimit", "command", "mkdir", "if", "then"),
-    }
-)
-_WRAPPERS = frozenset(
-    {
-        *("sudo", "env", "nice", "ionice", "flock", "timeout", "chronic", "nohup", "exec", "time"),
-        *("setsid", "systemd-cat", "stdbuf", "chrt", "taskset"),
-    }
-)
-_PROGRAMS = frozenset(
-    {
-        *("sh", "bash", "dash", "zsh", "ksh", "python", "perl", "php", "ruby", "node", "java", "bun"),
-        *("deno", "Rscript", "uv", "run"),
-    }
-)
-_SUFFIX = re.compile(r"\.(sh|bash|py|pl|php|rb|js|mjs|ts|jar|R|zsh|ksh)$", re.IGNORECASE)
-_VERSION = re.compile(r"[0-9][0-9.]*$")
-
-
-def name_for(command: str, *, taken: Collection[str]) -> str:
-    """Return a job's name for a command, none of `taken` (compared without case)."""
-    base = _base(command)
-    folded = {name.casefold() for name in taken}
-    number, name = 1, base
-    while name.casefold() in folded:
-        number += 1
-        name = f"{base}-{number}"
-    return name
-
-
-def _base(command: str) -> str:
-    segments = [words for part in _APART.split(command) if (words := _words(part))]
-    chosen = next((words for words in segments if _program(words[0]) not in _STEPS), segments[0] if segments else [])
-    word = _subject(chosen) if chosen else "job"
-    name = re.sub(r"[^a-z0-9]+", "-", _SUFFIX.sub("", word.rstrip("/").rpartition("/")[2]).lower()).strip("-")
-    return name[:MAX_NAME_LENGTH].strip("-") or "job"
-
-
-def _words(text: str) -> list[str]:
-    words = [word.strip("\"'`$") for word in text.split()]
-    while words and (_ASSIGNMENT.fullmatch(words[0]) or not words[0] or words[0].startswith("!")):
-        words.pop(0)
-    return words
-
-
-def _subject(words: list[str]) -> str:
-    """Return the word that says what runs: the program, or what a wrapper or an interpreter is given."""
-    rest = list(words)
-    while len(rest) > 1 and _program(rest[0]) in _WRAPPERS:
-        rest = _past_options(rest[1:])
-    if len(rest) > 1 and _program(rest[0]) in _PROGRAMS:
-        script = next((word for word in rest[1:] if not word.startswith("-") and _program(word) not in _PROGRAMS), "")
-        return script or rest[0]
-    return rest[0]
-
-
-def _past_options(words: list[str]) -> list[str]:
-    """Return the words from the first that can be a program; the last one when none can."""
-    for index, word in enumerate(words):
-        plain = not word.startswith("-") and not _ASSIGNMENT.fullmatch(word)
-        value = index > 0 and words[index - 1].startswith("-") and len(words[index - 1]) == 2
-        if plain and not value and not _is_argument(word):
-            return words[index:]
-    return words[-1:]
-
-
-def _is_argument(word: str) -> bool:
-    """Return whether a wrapper's own argument stands there: a number, a duration, a lock file."""
-    return bool(re.fullmatch(r"[0-9.]+[smhd]?", word)) or word.endswith((".lock", ".lck", ".pid"))
-
-
-def _program(word: str) -> str:
-    return _VERSION.sub("", word.rpartition("/")[2])
-
-
-def remark(line: int, text: str) -> Problem:
-    """Return a remark on a line of the file that is imported, 0 for the whole file."""
-    return Problem(text, "import", line=line)
-
-
-class KeptKey(Struct, frozen=True):
-    """A key that was written to keep the old meaning, and why it is needed."""
-
-    key: str
-    why: str
-
-
-class ImportedJob(Struct, frozen=True):
-    """One job of the new file: its keys, and where it came from."""
-
-    name: str
-    line: int
-    keys: Mapping[str, Any]
-    comments: tuple[str, ...] = ()
-
-
-class Translation(Struct, frozen=True):
-    """A file of another scheduler in rota's words; `text` is the new rota.yaml."""
-
-    text: str
-    read: int
-    jobs: tuple[ImportedJob, ...]
-    timezone: str = "UTC"
-    kept: tuple[KeptKey, ...] = ()
-    by_hand: tuple[Problem, ...] = ()
-    left_out: tuple[Problem, ...] = ()
-
-
 CRON_PATH = "/usr/bin:/bin"
 CRON_SHELL = "/bin/sh"
 ROOT = "root"
@@ -357,12 +255,17 @@ class _Setting(Struct, frozen=True):
     timezone: str
 
 
-def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Translation:
+def import_crontab(source: Source, *, system: bool = False) -> Translation:
+    """Return the translation of a crontab, with users in its lines if it is one of the system."""
+    return translate(read_crontab(source.content, file=source.file, system=system), source.timezone, system=system)
+
+
+def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Translation:
     """Return the rota.yaml that means the same; `timezone` is that of the machine whose cron read the file."""
     by_hand = [remark for variable in crontab.variables for remark in _about(variable)]
     of_file = _setting(crontab.first, timezone)
     jobs: list[ImportedJob] = []
-    left_out: list[Problem] = []
+    left_out = [remark_of(problem) for problem in crontab.problems]
     for entry in crontab.entries:
         if trouble := _unmappable(entry):
             left_out.append(remark(entry.line, trouble))
@@ -370,16 +273,22 @@ def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Trans
         name = name_for(entry.command, taken=[job.name for job in jobs])
         keys, remarks = _job(name, entry, of_file=of_file)
         by_hand += remarks
-        jobs.append(ImportedJob(name, entry.line, keys, entry.comments))
+        reading = None
+        if entry.cron != REBOOT:
+            reading = cron_reading(entry.cron, keys.get("timezone", of_file.timezone))
+        jobs.append(ImportedJob(name, entry.line, keys, entry.comments, reading))
     by_hand += [remark(line, "looks like a disabled entry: omitted") for line in crontab.disabled]
+    mail = [f"not mapped: {one.name}={one.value}" for one in crontab.variables if one.name in _MAIL and one.value]
     return Translation(
-        text=_text(crontab, jobs, of_file=of_file, notes=left_out),
-        read=len(crontab.entries),
+        read=len(crontab.entries) + len(crontab.problems),
+        sections=_sections(of_file),
         jobs=tuple(jobs),
         timezone=of_file.timezone,
         kept=_kept(of_file, timezone, system=system),
         by_hand=tuple(sorted(by_hand, key=lambda remark: remark.line)),
-        left_out=tuple(left_out),
+        left_out=tuple(sorted(left_out, key=lambda remark: remark.line)),
+        header=(*crontab.header, *mail),
+        footer=crontab.footer,
     )
 
 
@@ -395,7 +304,7 @@ def _can_be_set(name: str) -> bool:
     return bool(ENV_NAME.fullmatch(name)) and not name.startswith("ROTA_")
 
 
-def _about(variable: Variable) -> list[Problem]:
+def _about(variable: Variable) -> list[Remark]:
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
         told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` send mail for failures"
@@ -424,10 +333,14 @@ def _unmappable(entry: CrontabEntry) -> str:
     return ""
 
 
-def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Problem]]:
+def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Remark]]:
     own = _setting(entry.variables, of_file.timezone)
     shell, remarks = _shell(name, entry)
     keys: dict[str, Any] = {"cron": entry.cron, "shell": shell}
+    if {"-n", "--nb", "--nonblock"} & set(flock_options(entry.command)):
+        keys["overlap"] = "forbid"
+        told = "a start during a run is SKIPPED `overlap`, where flock would fail; you may remove flock"
+        remarks.append(remark(entry.line, f"`flock -n` of {name} is `overlap: forbid`: {told}"))
     if own.timezone != of_file.timezone and entry.cron != REBOOT:
         keys["timezone"] = own.timezone
     if own.shell != of_file.shell:
@@ -449,7 +362,7 @@ def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str
     return keys, remarks
 
 
-def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Problem]]:
+def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Remark]]:
     text, remarks = entry.command, []
     if background := _BACKGROUND.search(text):
         text = text[: background.start()].rstrip()
@@ -492,13 +405,7 @@ def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, .
     return tuple(kept)
 
 
-def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Problem]) -> str:
-    lines = [write_comment(text) for text in crontab.header]
-    lines += [write_comment(f"line {note.line}: {note.message}") for note in notes]
-    for variable in crontab.variables:
-        if variable.name in _MAIL and variable.value:
-            lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))
-    lines += [""] if lines else []
+def _sections(of_file: _Setting) -> tuple[Section, ...]:
     defaults = {
         "timeout": "never",
         "retry": False,
@@ -508,9 +415,4 @@ def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes
         "cwd": of_file.home,
         "env": dict(of_file.env),
     }
-    lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(defaults, depth=1), ""]
-    lines.append("jobs:" if jobs else "jobs: {}")
-    for job in jobs:
-        lines += write_job(job.name, job.keys, comments=job.comments)
-    lines += ["", *(write_comment(text) for text in crontab.footer)] if crontab.footer else []
-    return "\n".join(lines) + "\n"
+    return Section("timezone", of_file.timezone), Section("defaults", defaults)

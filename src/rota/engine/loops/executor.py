@@ -12,12 +12,15 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.declare.registry import asked_elsewhere
-from rota.engine.loops.in_flight import Events, InFlightRun, OnExit, RunPhase, RunStep, StopRequest
+from rota.engine.agents import named_results
+from rota.engine.loops.in_flight import Events, InFlightRun, OnExit, Recorded, RunPhase, RunStep, StopRequest
 from rota.engine.loops.loop import Loop, StorageErrors
 from rota.engine.loops.work_sources import Items
 from rota.engine.loops.workspaces import Workspaces
 from rota.engine.ports import Functions, Launched, Processes
+from rota.engine.processes import run_facts
 from rota.engine.transactions import agents
+from rota.engine.transactions import questions as questions_transactions
 from rota.engine.transactions.budgets import charges, refuse_exceeded, reserve
 from rota.engine.transactions.claim import Claimed, ClaimOwner, start
 from rota.engine.transactions.direct_calls import give_up, put_back
@@ -25,17 +28,21 @@ from rota.engine.transactions.finish import Finished, end_run
 from rota.engine.transactions.insert import demand_poll
 from rota.engine.transactions.poll import Needed, look
 from rota.log import log
-from rota.model.agents import Brief
+from rota.model.agents import AgentSession, Brief, PersonAnswer
+from rota.model.chats import Reply
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed, StateError
-from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import AgentWork, Carry, SessionMode, Work
-from rota.model.states import Reason, Status, WaitingFor
+from rota.model.questions import Question
+from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity, Run
+from rota.model.spec import AgentWork, Carry, OnQuota, SessionMode, Work
+from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.admission import Admission, Admit, ConditionResult, Defer, Skip, decide
+from rota.rules.chats import reply_text
+from rota.rules.prompts import has_placeholders
 from rota.runners.output import folder_of, read_from
 from rota.settings import Settings
 from rota.store.driver import Database, Store
-from rota.store.tables import queue, run_queries, runs, work_items
+from rota.store.tables import chats, questions, queue, run_queries, runs, work_items
 from rota.store.tables.direct_calls import Direct
 from rota.store.tables.run_queries import Shared
 
@@ -46,36 +53,163 @@ class Briefing:
     def __init__(self, store: Store, clock: Clock, *, settings: Settings, items: Items, holder: ClaimOwner) -> None:
         self._store = store
         self._clock = clock
+        self._settings = settings
         self.items = items
         self.workspaces = Workspaces(store, clock, settings, shared=holder.leased)
         self._worker_id = holder.worker_id
 
     async def give(self, claimed: Claimed) -> Claimed | Skip:
         """Return the run with its whole brief, or why there is nothing to do."""
+        reply = self._store.read(partial(_reply_of, run_id=claimed.run.id)) if _may_reply(claimed) else None
+        if reply is not None:
+            return await self.workspaces.give(await self._continue(claimed, reply))
         given = await self.items.give(await self._remember(claimed))
         return given if isinstance(given, Skip) else await self.workspaces.give(given)
 
     async def _remember(self, claimed: Claimed) -> Claimed:
         work = claimed.spec.work.agent
-        if work is None or (work.session is SessionMode.FRESH and Carry.LAST_SUMMARY not in work.carry):
+        reads = {Carry.LAST_SUMMARY, Carry.POSTCONDITION}
+        if work is None:
             return claimed
-        brief = self._store.read(partial(remembered, claimed=claimed, work=work, worker_id=self._worker_id))
+        jobs = result_jobs_of(claimed, self._settings)
+        continues = work.on_quota is OnQuota.CONTINUE and claimed.run.attempt > 1
+        plain = work.session is SessionMode.FRESH and reads.isdisjoint(work.carry) and not jobs and not continues
+        if plain and not self._store.read(partial(_is_answered, claimed=claimed)):
+            return claimed
+        recall = partial(remembered, claimed=claimed, work=work, worker_id=self._worker_id, jobs=jobs)
+        brief = self._store.read(recall)
+        told: dict[str, Any] = {} if brief.session is None else {"session": brief.session.id}
+        if brief.answers:
+            told |= {questions_transactions.READ: [one.number for one in brief.answers]}
+        if told:
+            await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
+        return claimed._replace(brief=brief)
+
+    async def _continue(self, claimed: Claimed, reply: Reply) -> Claimed:
+        """Return the run of a reply with its session and its text; it gets no item of a work source."""
+        brief = self._store.read(partial(continued, claimed=claimed, reply=reply, worker_id=self._worker_id))
         if brief.session is not None:
             told = {"session": brief.session.id}
             await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
         return claimed._replace(brief=brief)
 
 
-def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: str) -> Brief:
-    """Return a brief with the session to go on with and the last summary, where the job asks for them."""
-    brief, job_id = claimed.brief, claimed.run.job_id
+def _reply_of(db: Database, *, run_id: str) -> Reply | None:
+    """Return the reply that started a run or its chain; a run that goes on with an answer has its answer instead."""
+    run = runs.run_by_id(db, run_id)
+    goes_on = run is not None and questions_transactions.origin(db, run) is not None
+    return None if goes_on else chats.reply_of(db, run_id)
+
+
+def _may_reply(claimed: Claimed) -> bool:
+    return claimed.run.trigger in (Trigger.REPLY, Trigger.RETRY) and claimed.spec.work.agent is not None
+
+
+def continued(db: Database, *, claimed: Claimed, reply: Reply, worker_id: str) -> Brief:
+    """Return the brief of a reply: the session of the answer, or the answer itself where its session is elsewhere."""
+    work, run = claimed.spec.work.agent, runs.run_by_id(db, reply.replied_id)
+    assert work is not None, "only agents get replies"
+    if work.on_quota is OnQuota.CONTINUE and claimed.run.attempt > 1:
+        brief = _continued(db, claimed, claimed.brief, worker_id=worker_id)
+        if brief.continues is not None:
+            return brief
+    if reply.session and run is not None and run.worker_id == worker_id:
+        newest = work_items.session_of(db, claimed.run.job_id, adapter=work.adapter, worker_id=worker_id)
+        if newest is None or newest.id != reply.session:
+            newest = chats.session_spent(db, claimed.run.job_id, reply.session, adapter=work.adapter)
+        return replace(claimed.brief, session=newest, reply=reply.text)
+    answer = None if run is None else run_queries.result_of(db, run)
+    return replace(claimed.brief, reply=reply_text(reply.text, answer))
+
+
+def result_jobs_of(claimed: Claimed, settings: Settings) -> tuple[str, ...]:
+    """Return the jobs whose results the prompt of a run has; raise SpawnFailed for a prompt file that is missing."""
+    work = claimed.spec.work
+    if work.agent is None or not (work.agent.prompt_file or has_placeholders(work.agent.prompt)):
+        return ()
+    project = Path(work.project) if work.project else settings.folder
+    return named_results(work.agent, run_facts(claimed), project)
+
+
+def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: str, jobs: Sequence[str] = ()) -> Brief:
+    """Return a brief with the session to resume, the last summary and the results of other jobs, as the job asks."""
+    brief, job_id = _answered(db, claimed, work=work, worker_id=worker_id), claimed.run.job_id
+    limited = work.on_quota is OnQuota.CONTINUE and claimed.run.attempt > 1
+    if brief.answered:
+        return _continued(db, claimed, brief, worker_id=worker_id) if limited else brief
     if work.session is SessionMode.RESUME:
         session = work_items.session_of(db, job_id, adapter=work.adapter, worker_id=worker_id)
         brief = replace(brief, session=session)
     if Carry.LAST_SUMMARY in work.carry:
         last = work_items.last_completed(db, job_id)
         brief = replace(brief, last_summary=last.summary if last else None)
-    return brief
+    if Carry.POSTCONDITION in work.carry:
+        brief = replace(brief, postcondition=_rejection_before(db, claimed.run.id))
+    if limited:
+        brief = _continued(db, claimed, brief, worker_id=worker_id)
+    return replace(brief, results=_results(db, claimed, jobs)) if jobs else brief
+
+
+def _continued(db: Database, claimed: Claimed, brief: Brief, *, worker_id: str) -> Brief:
+    """Return the brief of a continuation after a rate limit; the session of another machine is not here."""
+    run = runs.run_by_id(db, claimed.run.id)
+    note = {} if run is None else run.decisions.get("retry", {})
+    refused = None if run is None or run.retry_of is None else runs.run_by_id(db, run.retry_of)
+    if note.get("session") is None or refused is None or refused.worker_id != worker_id:
+        return brief
+    return replace(brief, session=AgentSession(**note["session"]), continues=note.get("continues") or {})
+
+
+def _is_answered(db: Database, *, claimed: Claimed) -> bool:
+    """Return whether a run goes on with an answer, or answers to earlier runs wait for it."""
+    return claimed.run.trigger in (Trigger.ANSWER, Trigger.RETRY) or bool(questions.unread(db, claimed.run.job_id))
+
+
+def _answered(db: Database, claimed: Claimed, *, work: AgentWork, worker_id: str) -> Brief:
+    """Return a brief with the answers of people: in the session that asked, or beside the task."""
+    run = runs.run_by_id(db, claimed.run.id)
+    continued = None if run is None else questions_transactions.origin(db, run)
+    if run is None or continued is None:
+        asked = questions.unread(db, claimed.run.job_id)
+        return replace(claimed.brief, answers=tuple(map(_person_answer, asked)))
+    answers = tuple(map(_person_answer, questions.for_run(db, continued.id)))
+    brief = replace(claimed.brief, answers=answers)
+    session = AgentSession(**continued.decisions[questions_transactions.CONTINUES]["session"])
+    asking = None if continued.retry_of is None else runs.run_by_id(db, continued.retry_of)
+    here = asking is not None and asking.worker_id == worker_id and session.adapter == work.adapter
+    failed = None if run.retry_of is None or run.id == continued.id else runs.run_by_id(db, run.retry_of)
+    if not here or (failed is not None and failed.reason is Reason.AGENT_ERROR):
+        return brief  # the session is elsewhere or may be lost: a new one gets the task and the answers
+    return replace(brief, session=session, answered=True)
+
+
+def _person_answer(question: Question) -> PersonAnswer:
+    return PersonAnswer(question.number, question.text, question.answer)
+
+
+def _results(db: Database, claimed: Claimed, jobs: Sequence[str]) -> dict[str, str]:
+    """Return the answers of jobs, those of the same project and group first; empty texts for jobs without one."""
+    run = runs.run_by_id(db, claimed.run.id)
+    project, slash, _ = claimed.run.job.rpartition("/")
+    answers = {}
+    for job in jobs:
+        found = run_queries.result_of_job(db, f"{project}{slash}{job}", group_id=run.group_id if run else None)
+        answers[job] = found or ""
+    return answers
+
+
+def _rejection_before(db: Database, run_id: str) -> str | None:
+    run = runs.run_by_id(db, run_id)
+    failed = None if run is None or run.retry_of is None else runs.run_by_id(db, run.retry_of)
+    return None if failed is None else rejection(failed)
+
+
+def rejection(failed: Run) -> str | None:
+    """Return the error and the output of the postcondition that failed a run, None if none did."""
+    if failed.reason is not Reason.POSTCONDITION_FAILED:
+        return None
+    output = failed.decisions.get(POSTCONDITION, {}).get("output")
+    return "\n".join(part for part in (failed.error, output) if part)
 
 
 EVERY = timedelta(seconds=2)
@@ -171,6 +305,9 @@ class Executor:
         self.carried: dict[str, InFlightRun] = {}
         self.idle = True
         """Whether nothing was ever carried: no row names the epoch then."""
+        self.detached = 0
+        """How many runs were left to the next scheduler."""
+        self._detaching = False
         self._store = store
         self._clock = clock
         self._holder = holder
@@ -284,6 +421,30 @@ class Executor:
         else:
             carried.interrupt()
 
+    def check_called(self, finished: Sequence[Finished]) -> list[Finished]:
+        """Begin the postconditions of functions that succeeded; return the outcomes that are ready to be stored."""
+        ready = []
+        for one in finished:
+            carried = self.carried.get(one.run_id)
+            checked = carried is not None and carried.work is not None and carried.work.postcondition is not None
+            if carried is not None and checked and one.outcome.status is Status.COMPLETED:
+                carried.task = asyncio.get_running_loop().create_task(self._check_called(carried, one))
+            else:
+                ready.append(one)
+        return ready
+
+    async def _check_called(self, carried: InFlightRun, finished: Finished) -> None:
+        def begun(process: ProcessIdentity) -> None:
+            carried.process = process
+            if carried.stopping:
+                self._processes.stop(process, at_once=carried.stop is StopRequest.NOW)
+
+        assert carried.claimed is not None, "functions are never adopted"
+        faults.point("execute.function_succeeded")
+        outcome = await self._processes.check_work(carried.claimed, finished.outcome, begun=begun)
+        carried.process = None  # its keeper may have another run by now
+        self._events.finished(Finished(carried.run_id, carried.job_id, outcome))
+
     def hand_back(self, run_id: str) -> None:
         """Give a run that still stands at its gates back to the queue; one that has begun stays."""
         carried = self.carried.get(run_id)
@@ -297,6 +458,25 @@ class Executor:
         self.outputs.drop(run_id)
         if carried is not None and carried.task is not None:
             carried.task.cancel()
+        if carried is not None and carried.process is not None:
+            self._processes.settle(carried.process, stored=False)
+
+    def settle(self, ended: Recorded) -> None:
+        """Give back the keepers of stored outcomes."""
+        for finished, carried in zip(ended.batch, ended.carried, strict=True):
+            if carried is not None and carried.process is not None:
+                self._processes.settle(carried.process, stored=finished.run_id in ended.stored)
+
+    def detach(self) -> None:
+        """Leave processes and reserved slots to the next scheduler, and processes that are just starting too."""
+        self._detaching = True
+        for run_id in [run_id for run_id, one in self.carried.items() if one.process is not None or one.reserved]:
+            self._detach(run_id)
+
+    def _detach(self, run_id: str) -> None:
+        self.leave(run_id)
+        self.detached += 1
+        faults.point("shutdown.run_left")
 
     def abandon(self) -> list[str]:
         """Stop following all runs and end them at once; return those of which processes may be left."""
@@ -308,6 +488,7 @@ class Executor:
                 carried.task.cancel()
             if carried.process is not None:
                 self._processes.stop(carried.process, at_once=True)
+                self._processes.settle(carried.process, stored=False)
             if carried.function_called:
                 self._functions.stop(run_id)
             elif not carried.reserved:
@@ -510,6 +691,10 @@ class Executor:
         faults.point("execute.gate_opened")
         if carried.stopping:
             self._processes.stop(launched.identity, at_once=carried.stop is StopRequest.NOW)
+        elif self._detaching:
+            self._detach(carried.run_id)
+            self._events.released(carried.run_id)
+            return
         await self._follow(carried, launched.identity)
 
     async def _work_in_process(self, carried: InFlightRun, claimed: Claimed) -> None:

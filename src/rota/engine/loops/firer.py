@@ -19,7 +19,7 @@ from rota.rules.liveness import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, s
 from rota.rules.schedule.blackouts import has_waits
 from rota.rules.schedule.cursor import cursor_of
 from rota.store.driver import Database, Store
-from rota.store.tables import audit, jobs, notifications, processes, queue
+from rota.store.tables import attention, audit, chats, jobs, notifications, processes, queue
 
 FIRES_A_ROUND = 200
 QUARANTINE = timedelta(seconds=60)
@@ -222,6 +222,8 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
     db.execute("jobs_backing_off_shift", back=by)
     queue.shift(db, back)
     notifications.shift(db, back)
+    attention.shift(db, back)
+    chats.shift(db, back)
     _note(db, back, now=now)
 
 

@@ -139,12 +139,20 @@ class Loop:
         self.name = name
         self.round = round_
         self.pulse = Pulse()
+        self.note: str | None = None
+        """A failure outside of the rounds."""
         self._clock = clock
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
         """Wake the loop at once. Call from its event loop."""
         self._woken.set()
+
+    def take_wake(self) -> bool:
+        """Return whether the loop was woken since its last turn, and forget it."""
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
 
     async def run(self, make_alarm: AlarmFactory) -> None:
         """Go round until cancelled. A round that raises is told, and tried again after a growing pause."""

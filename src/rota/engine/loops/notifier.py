@@ -2,31 +2,46 @@
 
 import asyncio
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from rota import faults
+from rota.engine.loops.answers import Answers, chat_checked, chat_sent, client_of, outgoing
 from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Message, Post
 from rota.engine.transactions.notifications import tell_late
 from rota.log import log
+from rota.model.chats import Button, Outgoing
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RotaError
-from rota.model.notifications import Channel, Delivery, DeliveryResult, DeliveryStatus, Target
-from rota.model.records import ERROR_LIMIT, cut
+from rota.model.notifications import (
+    CHATS,
+    Channel,
+    Delivery,
+    DeliveryResult,
+    DeliveryStatus,
+    Event,
+    PingSignal,
+    Target,
+)
+from rota.model.records import ERROR_LIMIT, Run, cut
 from rota.model.serialize import run_json
-from rota.rules.notifications import pause_before, rest_after
+from rota.rules.notifications import pause_before, ping_address, rest_after
 from rota.runners import senders
 from rota.runners.environment import Secrets, inherited
+from rota.runners.output import folder_of, tail_after
 from rota.settings import Settings
 from rota.store.driver import Database, Store
-from rota.store.tables import notifications, runs
-from rota.text import runs as run_text
+from rota.store.tables import jobs, notifications, run_queries, runs
+from rota.text import messages
 
 MAX_SENDING, MAX_SENDING_PER_ENDPOINT = 16, 2
 """How many attempts are under way together, and how many of them to the same endpoint."""
@@ -46,6 +61,7 @@ class Deliveries:
         self._clock = clock
         self._post = post
         self._tick = tick
+        self._answers = Answers(store, clock, post)
         self._sending: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self.loop = Loop("deliveries", self.round, clock=clock)
 
@@ -110,10 +126,15 @@ class Deliveries:
         self._sending.pop(delivery, None)
         self.loop.wake()
 
+    async def _attempt(self, delivery: Delivery, letter: Message) -> DeliveryResult:
+        if delivery.event is Event.RESULT and letter.target.channel in CHATS:
+            return await self._answers.send(delivery, letter)
+        return await self._post.send(letter)
+
     async def _send(self, delivery: Delivery) -> None:
         try:
             letter = self._store.read(partial(_letter, delivery=delivery, now=self._clock.now()))
-            receipt = letter if isinstance(letter, DeliveryResult) else await self._post.send(letter)
+            receipt = letter if isinstance(letter, DeliveryResult) else await self._attempt(delivery, letter)
             faults.point("notify.sent")
             final = await self._store.submit(
                 partial(_record, delivery=delivery, receipt=receipt, now=self._clock.now())
@@ -149,10 +170,29 @@ def _letter(db: Database, *, delivery: Delivery, now: datetime) -> Message | Del
     if known.disabled_at is not None:
         hint = f"`rota notify enable {target.name}` enables it"
         return DeliveryResult(ok=False, error=f"the target is disabled: {known.error}; {hint}", hopeless=True)
-    run = runs.run_by_id(db, delivery.run_id)
+    if delivery.payload:
+        return Message(delivery.id, target, delivery.payload, at=now)
+    run = runs.run_by_id(db, delivery.run_id or "")
     if run is None:
         return NO_RUN
-    return Message(delivery.id, target, {**run_json(run), "event": delivery.event.value}, at=now)
+    told = {**run_json(run), "event": delivery.event.value, "result": run_queries.result_of(db, run)}
+    if delivery.event is not Event.RESULT:
+        return Message(delivery.id, target, told, at=now)
+    told |= {"files": _files(db, run)}
+    return Message(delivery.id, target, told, at=now, folder=_folder(db, run))
+
+
+def _files(db: Database, run: Run) -> list[str]:
+    """Return the files that a run named as its result."""
+    execution = runs.execution_of_run(db, run.id)
+    return list(execution.artifacts.get("files") or ()) if execution is not None else []
+
+
+def _folder(db: Database, run: Run) -> str:
+    """Return the folder that a run worked in: its own, else that of its job, relative to the project."""
+    own = run.decisions.get("workspace", {}).get("path")
+    work = jobs.version_spec(db, run.job_id, run.version).work
+    return str(own or Path(work.project or "") / os.path.expanduser(work.cwd))
 
 
 def _record(db: Database, *, delivery: Delivery, receipt: DeliveryResult, now: datetime) -> bool:
@@ -178,6 +218,8 @@ def _record(db: Database, *, delivery: Delivery, receipt: DeliveryResult, now: d
     return pause is None
 
 
+PING_OUTPUT, PING_LINES = 10_000, 50
+"""How much of the output a ping shows: so many bytes and lines at the end."""
 SLACK = 2.0
 """How much longer than its timeout an attempt is waited for: names are resolved and threads started too."""
 
@@ -192,7 +234,8 @@ class ThreadedPost:
         self.senders: Mapping[Channel, Callable[[Message], DeliveryResult]] = {
             Channel.WEBHOOK: self._webhook,
             Channel.APPRISE: self._apprise,
-            Channel.TELEGRAM: self._telegram,
+            Channel.TELEGRAM: self._chat,
+            Channel.SLACK: self._chat,
             Channel.COMMAND: self._command,
         }
 
@@ -213,9 +256,17 @@ class ThreadedPost:
         except RotaError as error:
             return DeliveryResult(ok=False, error=self._secrets.hide(error.message))
 
+    def check(self, target: Target) -> DeliveryResult:
+        """Ask the service of a chat for the name of the bot; other targets are not asked. Blocks."""
+        if target.channel not in CHATS:
+            return DeliveryResult(ok=True)
+        checked = chat_checked(client_of(target, self._secret), target)
+        return checked if checked.error is None else replace(checked, error=self._secrets.hide(checked.error))
+
     def deliver(self, letter: Message) -> DeliveryResult:
         """Make one attempt here and now; it may take as long as the target's timeout."""
-        receipt = self.senders[letter.target.channel](letter)
+        pings = letter.payload.get("event") == Event.PING
+        receipt = self._ping(letter) if pings else self.senders[letter.target.channel](letter)
         return receipt if receipt.error is None else replace(receipt, error=self._secrets.hide(receipt.error))
 
     def _webhook(self, letter: Message) -> DeliveryResult:
@@ -230,15 +281,38 @@ class ThreadedPost:
 
     def _apprise(self, letter: Message) -> DeliveryResult:
         address, payload = self._address(letter.target), letter.payload
-        receipt = senders.send_chat(address, title=run_text.title(payload), body=run_text.body(payload))
+        receipt = senders.send_chat(address, title=messages.title(payload), body=messages.body(payload))
         return _redacted(receipt, letter.target, address)
 
-    def _telegram(self, letter: Message) -> DeliveryResult:
-        token = self._secret(letter.target.address_secret).strip()
-        told = f"{run_text.title(letter.payload)}\n{run_text.body(letter.payload)}"
-        timeout = letter.target.timeout.total_seconds()
-        request = senders.telegram(token, letter.target.address, told, timeout=timeout)
-        return _redacted(senders.send_webhook(request), letter.target, request.url)
+    def _chat(self, letter: Message) -> DeliveryResult:
+        target, settings = letter.target, self._settings
+        if letter.part is None:
+            out = Outgoing(f"{messages.title(letter.payload)}\n{messages.body(letter.payload)}", _buttons(letter))
+        else:
+            folders = (str(settings.folder / letter.folder), str(folder_of(settings.state, str(letter.payload["id"]))))
+            out = outgoing(letter, folders)
+        return chat_sent(client_of(target, self._secret), target, out)
+
+    def _ping(self, letter: Message) -> DeliveryResult:
+        target, told = letter.target, letter.payload
+        address, signal = self._address(target), PingSignal(told["signal"])
+        url = ping_address(address, signal, run_id=str(told["id"]), exit_code=told.get("exit_code"))
+        headers = {"content-type": "text/plain; charset=utf-8"}
+        request = senders.WebhookRequest(
+            url, self._ping_body(told), headers, target.allow_private, timeout=target.timeout.total_seconds()
+        )
+        return _redacted(senders.send_webhook(request), target, address)
+
+    def _ping_body(self, told: Mapping[str, Any]) -> str:
+        """Return the run, its error and the end of its output."""
+        if told["signal"] == PingSignal.START:
+            return ""
+        output = b""
+        with suppress(OSError, ValueError):
+            output = tail_after(folder_of(self._settings.state, str(told["id"])), 0, PING_OUTPUT)
+        lines = output.decode("utf-8", "replace").splitlines()[-PING_LINES:]
+        head = [str(told["run"]), *(str(told[key]) for key in ("reason", "error") if told.get(key))]
+        return self._secrets.hide("\n".join([*head, *lines]))
 
     def _fetch(self, target: Target) -> DeliveryResult:
         address, timeout = self._address(target), target.timeout.total_seconds()
@@ -246,7 +320,7 @@ class ThreadedPost:
         return _redacted(senders.send_webhook(request), target, address)
 
     def _command(self, letter: Message) -> DeliveryResult:
-        told = {f"ROTA_{key.upper()}": str(letter.payload[key] or "") for key in ("event", "job", "run", "status")}
+        told = {f"ROTA_{key.upper()}": str(letter.payload.get(key) or "") for key in ("event", "job", "run", "status")}
         environment = {**inherited(self._environ), **told, "ROTA_REASON": str(letter.payload.get("reason") or "")}
         cwd = Path(letter.target.cwd) if letter.target.cwd else self._settings.folder
         timeout = letter.target.timeout.total_seconds()
@@ -257,6 +331,13 @@ class ThreadedPost:
 
     def _secret(self, name: str) -> str:
         return self._secrets.find(name)
+
+
+def _buttons(letter: Message) -> Sequence[Button]:
+    """Return the button that acknowledges the items of a message; its token is the delivery."""
+    if letter.payload["event"] != Event.ATTENTION.value or not letter.target.users:
+        return ()
+    return (Button("Acknowledge", f"{letter.id.removeprefix('msg_')}:0"),)
 
 
 def _body(letter: Message) -> str:

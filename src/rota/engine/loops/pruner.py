@@ -18,11 +18,13 @@ from rota.model.ids import created_at, is_id
 from rota.model.records import Job
 from rota.model.spec import Retention
 from rota.model.states import FINAL, Status
+from rota.rules.stats import HOUR
 from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
 from rota.store.driver import Database, Store
-from rota.store.tables import budgets, jobs, notifications, run_queries, runs, work_items
+from rota.store.tables import budgets, chats, jobs, notifications, questions, run_queries, runs, stats, work_items
 from rota.store.tables.run_queries import id_at
+from rota.store.tallies import merge_ends
 
 EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
@@ -30,6 +32,10 @@ PIECES_A_BATCH = 50
 YOUNG = timedelta(minutes=10)
 WINDOW_RETENTION = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
+HOURS_KEPT = timedelta(days=60)
+"""The retention of hourly statistics; days are kept for ever."""
+HOURS_A_TICK = 200
+"""The hours of the past that one tick counts."""
 PRUNED_KEY = "pruned_at"
 
 
@@ -78,6 +84,7 @@ class Pruner:
         """Delete expired rows and folders; return how many."""
         if self._rows:
             await self._retire_expired(now)
+            await self._count_past()
         found = self._store.read(jobs.all_jobs)
         if not self._rows:
             return await self._prune_output({job.id: job.spec.retention for job in found}, now)
@@ -92,13 +99,19 @@ class Pruner:
             before = now - retention.runs
             await self._prune_batches(partial(_old_events, before=before), partial(_prune_events, before=before))
         await self._prune_windows(now)
+        await self._prune_stats(now)
         before = now - notifications.DELIVERY_RETENTION
         prune = partial(notifications.prune, before=before, limit=ROWS_A_BATCH)
         await self._prune_batches(partial(notifications.old, before=before), prune)
+        before = now - questions.QUESTION_RETENTION
+        prune = partial(questions.prune, before=before, limit=ROWS_A_BATCH)
+        await self._prune_batches(partial(questions.old, before=before), prune)
+        await self._prune_batches(partial(chats.old, now=now), partial(chats.prune, now=now, limit=ROWS_A_BATCH))
         if retention.output is not None:
             before = now - retention.output
             prune = partial(run_queries.prune, before=before, limit=PIECES_A_BATCH)
             await self._prune_batches(partial(run_queries.old, before=before), prune)
+        await self._prune_results(found, now)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed
@@ -127,6 +140,38 @@ class Pruner:
         before = now - WINDOW_RETENTION
         if self._store.read(partial(budgets.old_windows, before=before)):
             await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
+
+    async def _prune_results(self, found: Sequence[Job], now: datetime) -> None:
+        """Delete the answers of runs that are as old as the output of their jobs may be."""
+        ages = {age for job in found if (age := job.spec.retention.output) is not None}
+        for age in sorted(ages):
+            if not self._store.read(partial(run_queries.old_results, before=now - age)):
+                continue
+            same = [job.id for job in found if job.spec.retention.output == age]
+            prune = partial(run_queries.prune_results, before=now - age, job_ids=same, limit=PIECES_A_BATCH)
+            while await self._store.submit(prune) and self._stays:
+                pass
+
+    async def _count_past(self) -> None:
+        """Count what ended before the statistics, an hour of it in each transaction."""
+        if self._store.read(stats.counted_from) is None:
+            return
+        hours = 0
+        while await self._store.submit(stats.count_past):
+            hours += 1
+            if hours == HOURS_A_TICK and not self._stays:
+                return
+        log.info("statistics of the past are complete")
+
+    async def _prune_stats(self, now: datetime) -> None:
+        """Add recent ends to their cells; delete old hours once all past is counted, as days are sums of hours."""
+        if self._store.read(lambda db: db.row("stat_delta_all")) is not None:
+            await self._store.submit(merge_ends)
+        before = to_ms(now - HOURS_KEPT)
+        if self._store.read(stats.counted_from) is None and self._store.read(
+            partial(stats.old, span=HOUR, before=before)
+        ):
+            await self._store.submit(partial(stats.prune, span=HOUR, before=before))
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0
@@ -191,10 +236,12 @@ def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
 
 def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list[str]:
     rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
-    budgets.forget_runs(db, [call_id for (call_id,) in rows])
-    work_items.forget_runs(db, [call_id for (call_id,) in rows])
-    run_queries.forget_runs(db, [call_id for (call_id,) in rows])
-    return [call_id for (call_id,) in rows]
+    ids = [call_id for call_id, _ in rows]
+    budgets.forget_runs(db, ids)
+    work_items.forget_runs(db, ids)
+    run_queries.forget_runs(db, ids)
+    stats.note_pruned(db, [(job_id, finished_at) for _, finished_at in rows])
+    return ids
 
 
 def _empty_groups(db: Database, *, now: datetime) -> list[str]:
@@ -222,8 +269,10 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     budgets.forget_runs(db, going)
     work_items.forget_runs(db, going)
     run_queries.forget_runs(db, going)
-    for status, worker_id in db.rows("prune_ended", ids=ids):
+    ended = db.rows("prune_ended", ids=ids)
+    for status, worker_id, _ in ended:
         runs.count(db, runs.STATUSES[status], -1, worker_id=worker_id)
+    stats.note_pruned(db, [(job.id, finished_at) for *_, finished_at in ended])
     db.execute("prune_runs", ids=ids)
     faults.point("prune.rows_deleted")
     newest = from_ms(max(last for _, last in doomed)) + MILLISECOND

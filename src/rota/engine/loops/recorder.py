@@ -39,7 +39,7 @@ def has_no_dependents(carried: InFlightRun | None, outcome: Outcome) -> bool:
 
 def notifies(claimed: Claimed) -> bool:
     """Return whether the end of a run or of its group may send a notification."""
-    return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
+    return claimed.spec.reports or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY, Trigger.ANSWER)
 
 
 def moves_fires(claimed: Claimed) -> bool:
@@ -155,13 +155,15 @@ class Recorder:
         """
         self._flush_planned = False
         batch = self._outcomes
+        if not batch or (self._slots.filling and not self._slots.exclusive):
+            return
         left = [self._in_flight.get(finished.run_id) for finished in batch]
         may_leak = [one.run_id for one, run in zip(batch, left, strict=True) if run is None or run.may_leak]
         kept = {run_id for run_id in may_leak if self._functions.holds(run_id)}
         alone = all(has_no_dependents(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
         mode = FinishMode.BATCH_INDEPENDENT if alone else FinishMode.BATCH_LOCKED
         aside = alone and not kept and self._slots.exclusive
-        if not batch or (self._storing_aside if aside else self._slots.filling):
+        if self._storing_aside if aside else self._slots.filling:
             return
         self._outcomes = []
         for carried in left:

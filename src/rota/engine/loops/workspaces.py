@@ -54,8 +54,26 @@ class Workspaces:
         agent = claimed.spec.work.agent
         if agent is None or agent.workspace is Workspace.PROJECT:
             return claimed
-        make = self._scratch if agent.workspace is Workspace.SCRATCH else self._worktree
-        return claimed._replace(brief=replace(claimed.brief, workspace=await make(claimed)))
+        if claimed.brief.continues is not None:
+            continued = await self._continued(claimed, claimed.brief.continues)
+            if continued is not None:
+                return continued
+            # A session belongs to its folder: without it the task starts again.
+            claimed = claimed._replace(brief=replace(claimed.brief, continues=None, session=None))
+        if agent.workspace is Workspace.SCRATCH:
+            return claimed._replace(brief=replace(claimed.brief, workspace=await self._scratch(claimed)))
+        path, branch = await self._worktree(claimed)
+        return claimed._replace(brief=replace(claimed.brief, workspace=path, branch=branch))
+
+    async def _continued(self, claimed: Claimed, earlier: Mapping[str, Any]) -> Claimed | None:
+        """Return the run with the folder of the run that it continues, None if that is gone."""
+        if "path" not in earlier or not await asyncio.to_thread(os.path.lexists, earlier["path"]):
+            return None
+        path = earlier["path"]
+        if uses_worktree(claimed):
+            path = _below(path, (await asyncio.to_thread(git.locate, self._folder(claimed))).below)
+        await self._note(claimed, earlier)
+        return claimed._replace(brief=replace(claimed.brief, workspace=path, branch=earlier.get("branch")))
 
     async def sweep(self) -> int:
         """Look at the worktrees of runs that have ended: keep what holds work, remove the rest; return how many."""
@@ -88,7 +106,7 @@ class Workspaces:
 
     # a worktree
 
-    async def _worktree(self, claimed: Claimed) -> str:
+    async def _worktree(self, claimed: Claimed) -> tuple[str, str]:
         await self._clear_earlier(claimed.run.id)
         place = await asyncio.to_thread(git.locate, self._folder(claimed))
         taken = await asyncio.to_thread(git.branches, place.repository, BRANCHES)
@@ -98,7 +116,7 @@ class Workspaces:
         faults.point("workspace.noted")
         await _to_the_end(partial(git.make, made.repository, made.path, branch=made.branch, base=made.base))
         faults.point("workspace.made")
-        return _below(made.path, place.below)
+        return _below(made.path, place.below), made.branch
 
     def _folder(self, claimed: Claimed) -> str:
         work, folder = claimed.spec.work, run_folder(self._settings.state, claimed.run.id)

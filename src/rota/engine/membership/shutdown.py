@@ -90,12 +90,13 @@ class Stopping:
         self.stop = stop = fitting(stop, engine)
         self._ends_at = _end_of(stop)
         await engine.callers.dismiss()
-        detached = stop.mode == "detach" and _detach(engine)
+        if stop.mode == "detach":
+            engine.executor.detach()
         if not await self._wait_for_all(engine, stop):
             await self._end_runs(engine, at_once=stop.mode == "now")
         await engine.callers.dismiss()  # also calls that were at the gate or came since
         faults.point("shutdown.runs_ended")
-        return detached
+        return engine.executor.detached > 0
 
     async def _wait_for_all(self, engine: Engine, stop: Stop) -> bool:
         """Wait as long as the runs may go on; where agents may longer, or shorter, end the others of them meanwhile."""
@@ -161,16 +162,6 @@ class Stopping:
 def _end_of(stop: Stop) -> float | None:
     bounds = [bound.total_seconds() for bound in (stop.within, stop.agents) if bound is not None]
     return asyncio.get_running_loop().time() + max(bounds) if stop.within is not None else None
-
-
-def _detach(engine: Engine) -> bool:
-    """Leave commands to their keepers, and reserved slots to their callers, for the next scheduler."""
-    carried = engine.executor.carried.items()
-    left = [run_id for run_id, one in carried if one.process is not None or one.reserved]
-    for run_id in left:
-        engine.executor.leave(run_id)
-        faults.point("shutdown.run_left")
-    return bool(left)
 
 
 T = TypeVar("T")

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from rota.model.agents import ProviderHold, Refusal, WorkItem, WorkReport, WorkRequest
+from rota.model.agents import AgentProblem, ProviderHold, Refusal, WorkItem, WorkReport, WorkRequest
 from rota.model.records import Claim, ClaimState, Outcome
 from rota.model.spec import WorkSource
 from rota.model.states import Reason, Status
-from rota.rules.agents import forgets, hold_after
+from rota.rules.agents import forgets, hold_after, hold_after_check
 from rota.rules.notifications import Ending, ending_of
 from rota.store.driver import Database
 from rota.store.tables import audit, queue, runs, work_items
@@ -84,7 +83,7 @@ def _settle(db: Database, claim: Claim, outcome: Outcome, *, now: datetime) -> N
     work_items.end(db, claim.claim, ClaimState.REPORTING, at=now, not_before=now, failed=verdict.failed, report=report)
 
 
-HOLDING = frozenset({Reason.QUOTA, Reason.OUTAGE})
+HOLDING = frozenset({Reason.QUOTA, Reason.OUTAGE, Reason.AUTH})
 """Failures after which no run of the provider would do better."""
 
 
@@ -109,14 +108,14 @@ def note_answers(db: Database, answered: Iterable[ProviderAnswer], *, now: datet
 def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
     outcome, provider = refused.outcome, refused.outcome.provider
     assert provider is not None, "only ends of agents come here"
-    known = _of_the_same_kind(db, queue.hold_of(db, provider), outcome.reason)
+    known = queue.hold_of(db, provider)
     refusal = Refusal(
         refused.began_at,
         refused.at,
         outcome.error or "",
         outcome.resets_at,
         refused.run_id,
-        outage=outcome.reason is Reason.OUTAGE,
+        AgentProblem(str(outcome.reason)),
     )
     hold = hold_after(known, refusal, provider=provider)
     if hold == known or hold.until is None:
@@ -127,16 +126,21 @@ def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
     )
 
 
-def _of_the_same_kind(db: Database, known: ProviderHold | None, reason: Reason | None) -> ProviderHold | None:
-    """Return what is known of a provider; a count of refusals is none of outages, and the other way round."""
-    run = runs.run_by_id(db, known.run_id) if known is not None and known.run_id is not None else None
-    if known is None or run is None or run.reason in (None, reason):
-        return known
-    return replace(known, refusals=0)
-
-
 def _forget(db: Database, done: ProviderAnswer) -> None:
     provider = done.outcome.provider
     known = None if provider is None else queue.hold_of(db, provider)
     if known is not None and forgets(known, began_at=done.began_at):
         queue.forget_hold(db, known.provider)
+
+
+def note_check(db: Database, hold: ProviderHold, *, works: bool, now: datetime) -> bool:
+    """Store the check of a login, and release the provider if it works; return whether this released it.
+
+    A hold that changed since it was read stays as it is.
+    """
+    if queue.hold_of(db, hold.provider) != hold:
+        return False
+    queue.put_hold(db, hold_after_check(hold, works=works, now=now))
+    if works:
+        audit.insert_event(db, "provider_released", now=now, provider=hold.provider)
+    return works

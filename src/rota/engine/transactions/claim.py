@@ -12,6 +12,7 @@ from rota.engine.activity import ask_claiming_paused, claiming_paused
 from rota.engine.transactions.direct_calls import Alive, anybody_came_after, serve
 from rota.engine.transactions.direct_calls import start as start_call
 from rota.engine.transactions.finish import end_run
+from rota.engine.transactions.notifications import ping_start
 from rota.model.agents import NO_BRIEF, Brief
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw, JobSpec, OverlapPolicy
@@ -77,7 +78,11 @@ class ClaimCache(Struct):
         """Remember the definitions of a claim, once it is committed: before that they may yet be others'."""
         if len(self.specs) > MAX_CACHED_SPECS:
             self.specs.clear()
-        self.specs |= {(one.run.job_id, one.run.version): one.spec for one in claimed if one.call is None}
+        self.specs |= {
+            (one.run.job_id, one.run.version): one.spec
+            for one in claimed
+            if one.call is None and (one.spec.work.agent is None or not one.spec.work.agent.choices)
+        }
 
 
 class ClaimCandidate(NamedTuple):
@@ -274,6 +279,9 @@ def _spec(db: Database, run: runs.Candidate, *, known: Specs, read: Specs) -> Jo
     spec = known.get(key) or read.get(key)
     if spec is None:
         spec = read[key] = jobs.version_spec(db, *key)
+    if spec.work.agent is not None and spec.work.agent.choices:
+        whole = runs.run_by_id(db, run.id)
+        return spec if whole is None else queue.with_agent(db, spec, whole.lane_id)
     return spec
 
 
@@ -292,7 +300,7 @@ def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
     An agent is given its brief in between.
     """
     gated = (spec.gates.conditions and not forced) or spec.gates.needs_poll or spec.budgets or spec.work.agent
-    return spec.work.in_process and not gated and spec.overlap.policy is not OverlapPolicy.REPLACE
+    return spec.work.in_process and not (gated or spec.ping) and spec.overlap.policy is not OverlapPolicy.REPLACE
 
 
 def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: ProcessIdentity, now: datetime) -> bool:
@@ -304,5 +312,7 @@ def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: Proces
         return False
     if not runs.start_run(db, claimed.run.id, epoch=holder.epoch, process=process, now=now):
         return False
+    if claimed.spec.ping is not None:
+        ping_start(db, claimed.spec.ping, run_id=claimed.run.id, handle=claimed.run.handle, now=now)
     faults.point("execute.start_written")
     return True

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rota.engine.transactions import groups as groups_transactions
 from rota.engine.transactions.finish import end_run, end_runs
 from rota.engine.transactions.insert import RunRef, create_run, create_runs
-from rota.model.ids import leave, new_id, stay_above
+from rota.model.ids import leave, new_id, new_ids, stay_above
 from rota.model.records import Group, Job, Outcome, Run
 from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
@@ -267,8 +267,8 @@ def enqueue_many(
 def _siblings(wanted: Sequence[Wanted], verdict: Verdict, *, chained: bool, now: datetime) -> list[runs.NewRunVariant]:
     before = verdict.predecessor_id if isinstance(verdict, After) else None
     siblings: list[runs.NewRunVariant] = []
-    for one in wanted:
-        siblings.append(runs.NewRunVariant(new_id(now), one.params, one.scheduled_for, before))
+    for identifier, one in zip(new_ids(now, len(wanted)), wanted, strict=True):
+        siblings.append(runs.NewRunVariant(identifier, one.params, one.scheduled_for, before))
         before = siblings[-1].id if chained else None
     leave(siblings[-1].id)  # these fill their millisecond: the next run stands behind all of them
     return siblings

@@ -7,24 +7,31 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rota import faults
 from rota.engine.activity import note_agents
-from rota.engine.transactions import agents, budgets, groups, notifications, poll
-from rota.engine.transactions.insert import RunRef, create_run
+from rota.engine.transactions import agents, budgets, groups, notifications, poll, questions
+from rota.engine.transactions.insert import RunRef, create_run, in_its_lane
+from rota.model.agents import AgentSession
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.ids import new_id
-from rota.model.records import Job, Outcome, Run
-from rota.model.spec import Anchor, JobSpec
+from rota.model.records import POSTCONDITION, SUMMARY_LIMIT, Job, Outcome, PostconditionResult, Run, cut
+from rota.model.spec import Anchor, JobSpec, OnQuota
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.admission import waits_for_all
-from rota.rules.outcome import ONE_ATTEMPT, backing_off, ended_at, is_plain, next_attempt, settle
+from rota.rules.agents import REFUSED, continued_session
+from rota.rules.outcome import ONE_ATTEMPT, OUTAGES, backing_off, ended_at, is_plain, next_attempt, settle
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.store.driver import Database
 from rota.store.tables import jobs, queue, run_queries, runs, work_items
 from rota.store.tables.processes import hold_jobs_waited_for, lock_jobs_of_runs
 from rota.text.runs import outages_before
+
+
+def _told(result: PostconditionResult) -> dict[str, Any]:
+    told = {"passed": result.passed, "exit_code": result.exit_code}
+    return {**told, "output": result.output} if result.output else told
 
 
 def settle_pools(db: Database, ended: Sequence[runs.FinishedRun], *, leaked: Collection[str]) -> None:
@@ -48,6 +55,9 @@ def release_leaked_by(db: Database, epochs: Sequence[int]) -> None:
 def retry(db: Database, ended: runs.FinishedRun, *, now: datetime) -> RunRef | None:
     """Insert the next attempt of a failed run if its spec allows one; runs that waited for the run wait for that."""
     spec = jobs.version_spec(db, ended.job_id, ended.version)
+    passed_on = _pass_to_next_agent(db, ended, spec, now=now) or _continue_session(db, ended, spec, now=now)
+    if passed_on is not None:
+        return _insert_retry(db, passed_on)
     earlier = runs.run_by_id(db, ended.id) if ended.attempt > 1 else None
     at = next_attempt(
         spec.retry,
@@ -61,10 +71,58 @@ def retry(db: Database, ended: runs.FinishedRun, *, now: datetime) -> RunRef | N
     failed = None if at is None else earlier or runs.run_by_id(db, ended.id)
     if at is None or failed is None or failed.decisions.get(ONE_ATTEMPT):
         return None
-    born = create_run(db, _attempt(db, failed, spec, at=at, now=now))
-    run_queries.relink_followers(db, failed.id, born.id)
+    return _insert_retry(db, _attempt(db, failed, spec, at=at, now=now))
+
+
+def _insert_retry(db: Database, attempt: runs.NewRun) -> RunRef:
+    born = create_run(db, attempt)
+    assert attempt.retry_of is not None, "it repeats a run"
+    run_queries.relink_followers(db, attempt.retry_of, born.id)
     faults.point("retry.born")
     return born
+
+
+def _refused(db: Database, ended: runs.FinishedRun) -> Run | None:
+    """Return a run that its provider refused and that may be followed by another; None for any other end."""
+    if ended.outcome.reason not in REFUSED or ended.cancel_reason is not None:
+        return None
+    failed = runs.run_by_id(db, ended.id)
+    return None if failed is None or failed.decisions.get(ONE_ATTEMPT) else failed
+
+
+def _continue_session(db: Database, ended: runs.FinishedRun, spec: JobSpec, *, now: datetime) -> runs.NewRun | None:
+    """Return the continuation of a run that reached a rate limit. It waits in the queue until the hold ends."""
+    work = spec.work.agent
+    if work is None or work.on_quota is not OnQuota.CONTINUE or ended.outcome.reason is not Reason.QUOTA:
+        return None
+    failed = _refused(db, ended)
+    if failed is None or outages_before(failed) >= OUTAGES:
+        return None
+    attempt = _attempt(db, failed, spec, at=ended.finished_at, now=now)
+    earlier = failed.decisions.get("retry", {}).get("session")
+    session = continued_session(ended.outcome, earlier and AgentSession(**earlier), adapter=work.adapter)
+    note = {
+        **(attempt.decisions or {})["retry"],
+        "outages": outages_before(failed) + 1,
+        "continues": failed.decisions.get("workspace") or {},
+        "session": None if session is None else asdict(session),
+    }
+    return replace(attempt, decisions={"retry": note})
+
+
+def _pass_to_next_agent(db: Database, ended: runs.FinishedRun, spec: JobSpec, *, now: datetime) -> runs.NewRun | None:
+    """Return the same run once more with the next agent of its list, after the provider of its agent refused it."""
+    work = spec.work.agent
+    failed = _refused(db, ended) if work is not None and work.choices else None
+    if work is None or failed is None:
+        return None
+    agent = failed.decisions.get("agent", {})
+    refused = [*agent.get("refused", ()), *([agent["agent"]] if "agent" in agent else [])]
+    if all(one.title in refused for one in work.choices):
+        return None
+    attempt = _attempt(db, failed, spec, at=ended.finished_at, now=now)
+    note = {**(attempt.decisions or {})["retry"], "outages": outages_before(failed) + 1}
+    return in_its_lane(db, replace(attempt, decisions={"retry": note}), refused=refused)
 
 
 def _attempt(db: Database, failed: Run, spec: JobSpec, *, at: datetime, now: datetime) -> runs.NewRun:
@@ -81,7 +139,7 @@ def _attempt(db: Database, failed: Run, spec: JobSpec, *, at: datetime, now: dat
         waiting_for=WaitingFor.BACKOFF if waits else None,
         not_before=at if waits else None,
         expires_at=max(at, now) + expires_after if expires_after else None,
-        lane_id=failed.lane_id,
+        lane_id=None if spec.work.agent is not None and spec.work.agent.choices else failed.lane_id,
         priority=failed.priority,
         params=failed.params,
         attempt=failed.attempt + 1,
@@ -267,7 +325,11 @@ def _end(
 ) -> list[runs.FinishedRun]:
     if ends and mode is FinishMode.SINGLE:
         lock_jobs_of_runs(db, [end.run_id for end in ends])
+    for end in ends:
+        if end.outcome.postcondition is not None:
+            runs.note_end(db, end.run_id, {POSTCONDITION: _told(end.outcome.postcondition)}, epoch=epoch)
     ends = [end._replace(outcome=budgets.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
+    ends = [_with_questions(db, end) if end.outcome.session_id else end for end in ends]
     sent = partial(_prefetch_standing, db, job_ids, last=mode is FinishMode.BATCH_INDEPENDENT)
     ended = runs.finish_runs(db, ends, epoch=epoch, sent=sent) if ends else []
     if not ended:
@@ -287,7 +349,20 @@ def _end(
         budgets.settle(db, [budgets.EndedSpender(run.id, run.outcome.usage, run.id in began) for run in ended], now=now)
     if facts.work_open:
         agents.settle(db, ended, now=now)
+    for run in ended:
+        if run.outcome.result:
+            run_queries.save_result(db, run.id, run.outcome.result, now=now)
     return ended
+
+
+def _with_questions(db: Database, end: runs.RunEnd) -> runs.RunEnd:
+    """Return the end of an agent's run whose summary says that it asked a person."""
+    asked = questions.asked_by(db, end.run_id) if end.outcome.status is Status.COMPLETED else []
+    if not asked:
+        return end
+    said = " and ".join(f"question {number}" for number in asked)
+    summary = cut(f"asked {said} · {end.outcome.summary or 'continues with the answer'}", SUMMARY_LIMIT)
+    return end._replace(outcome=replace(end.outcome, summary=summary))
 
 
 def follow_up(
@@ -295,15 +370,20 @@ def follow_up(
 ) -> list[runs.RunEnd]:
     """Do what follows from ends, and return what must end because of them.
 
-    A failure that is retried leaves its chain unfinished: runs that waited for it wait for the retry. The end of a
-    chain releases the runs that waited for it, advances its group, and moves the job's cursor if that depends on its
-    runs. All retries come first, since runs in line wait for them too.
+    A failure that is retried leaves its chain unfinished, and so does a run that asked a person: runs that waited for
+    it wait for the next one. The end of a chain releases the runs that waited for it, advances its group, and moves
+    the job's cursor if that depends on its runs. All retries come first, since runs in line wait for them too.
     """
     further = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
     failed = [run for run in ended if run.status is Status.FAILED]
     retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
     for run in ended:
-        failures, waited_for, notifies, _ = standing[run.job_id]
+        if standing[run.job_id].asks or run.trigger is Trigger.ANSWER:
+            continued = questions.follow(db, run, now=now)
+            further += continued.further
+            retried |= {} if continued.run_id is None else {run.id: continued.run_id}
+    for run in ended:
+        failures, waited_for, notifies, *_ = standing[run.job_id]
         if run.id in retried:
             if notifies:
                 notifications.tried_again(db, run.id, retried[run.id])

@@ -12,6 +12,7 @@ from rota.model.ids import created_ms
 from rota.model.records import Job
 from rota.model.spec import Kind
 from rota.model.states import WaitingFor
+from rota.rules.agents import choose
 from rota.rules.queue_order import GROUP_LANE, NO_POOLS, place_of
 from rota.store.driver import Database
 from rota.store.tables import jobs, queue, runs
@@ -65,15 +66,31 @@ def settled(db: Database, run: runs.NewRun) -> runs.NewRun:
         return run  # it never stands in the queue
     if run.waiting_for is None and _awaits_poll(db, run):
         run = replace(run, waiting_for=WaitingFor.POLL)
+    if run.lane_id is None:
+        run = in_its_lane(db, run)
     priority = run.job.spec.priority if run.priority is None else run.priority
     place = place_of(priority, created_ms=created_ms(run.id), aging=queue.aging(db))
     return replace(
         run,
-        lane_id=lane_of_job(db, run.job) if run.lane_id is None else run.lane_id,
         priority=priority,
         rank=place.rank if run.rank is None else run.rank,
         position=place.position if run.position is None else run.position,
     )
+
+
+def in_its_lane(db: Database, run: runs.NewRun, *, refused: Sequence[str] = ()) -> runs.NewRun:
+    """Return a new run with its lane; of several agents the first whose provider is not held does the work.
+
+    `refused`: the agents that refused earlier runs of its chain. If all have, the choice starts over.
+    """
+    work = run.job.spec.work.agent
+    if work is None or not work.choices:
+        return replace(run, lane_id=lane_of_job(db, run.job))
+    held = {hold.provider: hold.until for hold in queue.holds(db) if hold.until is not None}
+    choice = choose(work.choices, held, refused=refused) or choose(work.choices, held)
+    assert choice is not None, "there are choices"
+    decisions = {**(run.decisions or {}), "agent": choice.decision}
+    return replace(run, lane_id=queue.lane_of(db, choice.chosen.pools), decisions=decisions)
 
 
 def _awaits_poll(db: Database, run: runs.NewRun) -> bool:

@@ -1,18 +1,20 @@
 """Deliveries, written in the transaction of the event that they report."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from rota import faults
-from rota.model.notifications import Event, Target
-from rota.model.records import Job
+from rota.model.notifications import Event, PingSignal, Target
+from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Status, Trigger
-from rota.rules.notifications import decide_events, event_of, late_at
+from rota.rules.chats import delivers
+from rota.rules.notifications import decide_events, event_of, late_at, ping_signal
 from rota.store.driver import Database
-from rota.store.tables import jobs, notifications, runs
+from rota.store.tables import jobs, notifications, run_queries, runs
 
 LATE_A_ROUND = 200
 
@@ -48,10 +50,62 @@ def chain_ended(db: Database, ended: runs.FinishedRun, *, now: datetime) -> None
     deadline = notifications.deadline_over(db, ended.id)
     if deadline is not None and deadline < ended.finished_at:
         _tell(db, job, Event.LATE, run_id=run.id, handle=run.handle, now=now)
+    delivered = _deliver(db, job, run, now=now)
     event = event_of(ended.status, ended.outcome.reason)
     if event is not None:
-        _tell(db, job, event, run_id=run.id, handle=run.handle, now=now)
+        _tell(db, job, event, run_id=run.id, handle=run.handle, now=now, without=delivered)
+    ping = None if run.started_at is None else jobs.version_spec(db, run.job_id, run.version).ping
+    if ping is not None:
+        _ping_end(db, ping, run, now=now)
     faults.point("notify.written")
+
+
+def _deliver(db: Database, job: Job, run: Run, *, now: datetime) -> Collection[str]:
+    """Write the delivery of an answer for each target of `deliver`; return the targets that get it."""
+    deliver = job.spec.deliver
+    if deliver is None or not delivers(deliver, run.status, run_queries.result_of(db, run)):
+        return ()
+    declared = notifications.targets(db)
+    targets = [declared[name] for name in deliver.to if name in declared]
+    for target in targets:
+        notifications.insert(db, target, Event.RESULT, run_id=run.id, handle=run.handle, own=False, now=now)
+    return [target.name for target in targets]
+
+
+def ping_start(db: Database, ping: Target, *, run_id: str, handle: str, now: datetime) -> None:
+    """Insert the ping of a start."""
+    _ping(db, ping, PingSignal.START, run_id=run_id, handle=handle, facts={}, now=now)
+
+
+def _ping_end(db: Database, ping: Target, run: Run, *, now: datetime) -> None:
+    signal = ping_signal(run.status)
+    facts = {"exit_code": run.exit_code, "reason": run.reason and run.reason.value, "error": run.error}
+    _ping(db, ping, signal, run_id=run.id, handle=run.handle, facts=facts, now=now)
+
+
+def _ping(
+    db: Database,
+    ping: Target,
+    signal: PingSignal,
+    *,
+    run_id: str,
+    handle: str,
+    facts: Mapping[str, Any],
+    now: datetime,
+) -> None:
+    payload = {"event": Event.PING.value, "signal": signal.value, "id": run_id, "run": handle, **facts}
+    notifications.insert_message(
+        db,
+        ping,
+        Event.PING,
+        subject=f"ping:{run_id}:{signal}",
+        payload=payload,
+        now=now,
+        handle=handle,
+        run_id=run_id,
+        line=f"ping:{handle.rpartition(':')[0]}",
+        own=True,
+    )
 
 
 def tried_again(db: Database, failed: str, run_id: str) -> None:
@@ -69,8 +123,25 @@ def tell_late(db: Database, *, now: datetime) -> int:
     return len(late)
 
 
-def _tell(db: Database, job: Job, event: Event, *, run_id: str, handle: str, now: datetime, runs: bool = False) -> None:
-    """Write a delivery for each target that is to be told. What is missed but `runs` is no skip."""
+_IN_AN_ANSWER = (Event.FAILED, Event.COMPLETED)
+"""Events that a delivered answer tells too."""
+
+
+def _tell(
+    db: Database,
+    job: Job,
+    event: Event,
+    *,
+    run_id: str,
+    handle: str,
+    now: datetime,
+    runs: bool = False,
+    without: Collection[str] = (),
+) -> None:
+    """Write a delivery for each target that is to be told. What is missed but `runs` is no skip.
+
+    The targets in `without` get the answer of the run, which tells its end too.
+    """
     failing = notifications.failing(db, job.id)
     for told in _targets(db, job.spec):
         target = told.target
@@ -80,6 +151,8 @@ def _tell(db: Database, job: Job, event: Event, *, run_id: str, handle: str, now
         if found.failing != failing.get(target.name):
             notifications.set_failing(db, job.id, target=target.name, told_at=found.failing)
         for one in found.events:
+            if one in _IN_AN_ANSWER and not told.own and target.name in without:
+                continue
             notifications.insert(db, target, one, run_id=run_id, handle=handle, own=told.own, now=now)
 
 

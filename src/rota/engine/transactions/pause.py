@@ -8,6 +8,7 @@ from msgspec import Struct
 from rota import faults
 from rota.engine.activity import ALL_KEY, PauseState, everything_paused, is_over
 from rota.engine.clock import tzdata_version
+from rota.engine.transactions import questions
 from rota.engine.transactions.enqueue import active_for, enqueue, skip, skip_planned
 from rota.engine.transactions.finish import end_runs, expire
 from rota.engine.transactions.fire import ends_at, settle
@@ -210,6 +211,7 @@ def retire(db: Database, job_id: str, *, now: datetime) -> Job:
     job = account_for(db, job_id, now=now, closing=True)
     if job.provisional_at is not None:
         jobs.set_provisional(db, job_id, None)
+    questions.withdraw_of_job(db, job_id, why="the job was removed", now=now)
     jobs.change_job(
         db,
         job,
@@ -253,5 +255,6 @@ class Released(Struct, frozen=True):
 def release_due(db: Database, *, now: datetime) -> Released:
     """Release runs whose wait is over, expire overdue ones, end timed pauses and holds."""
     expired = expire(db, now=now, limit=EXPIRIES_A_ROUND)
+    end_runs(db, questions.expire(db, now=now, limit=EXPIRIES_A_ROUND), epoch=None, now=now)
     run_queries.release_due(db, now)
     return Released(expired, end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), queue.end_due(db, now))

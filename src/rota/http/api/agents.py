@@ -14,13 +14,14 @@ from rota.http import schemas
 from rota.http.context import Ctx, JobName, RequestContext, Routes, TargetName, answer, page
 from rota.model.errors import InvalidValue
 from rota.model.notifications import DeliveryStatus
+from rota.model.questions import Door
 from rota.model.serialize import delivery_json
 from rota.operations.admin.access import Scope
 from rota.operations.agents import agents_json, look_at_agents
 from rota.operations.jobs import show_job, waiting
 from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries, target_json
 from rota.operations.project.locate import ProjectPaths
-from rota.operations.proposal_actions import approve
+from rota.operations.questions.answers import Answerer, approve
 from rota.operations.tools.context import project_declares
 from rota.operations.tools.toolbox import Toolbox
 from rota.operations.views import JobJson, job_json, provisional_json
@@ -49,7 +50,7 @@ def get_approvals(ctx: Ctx) -> Response:
 @people_routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=JobJson)
 def approve_job(ctx: Ctx, job: JobName, wish: schemas.ApproveWish) -> Response:
     """Approve a proposed job; `digest` is that of the reviewed definition, and any change voids it."""
-    ctx.store.write(partial(approve, name=job, digest=wish.digest, now=ctx.now))
+    ctx.store.write(partial(approve, name=job, digest=wish.digest, by=Answerer(ctx.actor, Door.API), now=ctx.now))
     ctx.wake()
     return answer(job_json(show_job(ctx.store, job)))
 

@@ -47,6 +47,7 @@ from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import find_run, page_of_runs, show_run
+from rota.operations.transcripts import TranscriptJson, transcript_json, transcript_of
 from rota.operations.views import WholeRunJson, whole_run_json
 
 runs_routes = Routes("runs")
@@ -182,6 +183,15 @@ def explain_run(ctx: Ctx, run: RunName) -> Response:
     """Explain why a run did, did not, or will run."""
     view = show_run(ctx.store, run)
     return answer(explanation_json(explain(ctx.store, view.run.id, state=ctx.state, now=ctx.now)))
+
+
+@runs_routes.on("GET", "/runs/{run}/transcript", scope=Scope.READ, answer=TranscriptJson)
+def get_run_transcript(ctx: Ctx, run: RunName) -> Response:
+    """Show the prompt, the turns, the tool calls and their results of an agent's run."""
+    view = show_run(ctx.store, run)
+    fetch_output(ctx.store, ctx.state, view)
+    note = why_no_output(ctx.state, view, now=ctx.now)
+    return answer(transcript_json(view, transcript_of(ctx.state, view), note))
 
 
 @runs_routes.on(

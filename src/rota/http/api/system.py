@@ -28,6 +28,7 @@ from rota.operations.admin.access import Caller, Scope, end_session
 from rota.operations.admin.audit import entry_json, read_trail
 from rota.operations.budgets import list_accounts
 from rota.operations.capacity import pool_views
+from rota.operations.digest import DigestJson, look_at_digest
 from rota.operations.group_actions import drain_worker
 from rota.operations.group_actions import forget_worker as forget_gone
 from rota.operations.jobs import project_timezone
@@ -63,6 +64,7 @@ class Metrics(Collector):
             yield Gauge("rota_next_due_seconds", "Seconds until the next instant is due.", seconds)
         yield from self._pools()
         yield from self._budgets()
+        yield self._attention()
 
     def _pools(self) -> Iterator[Metric]:
         capacity = Gauge("rota_pool_capacity", "How much a pool holds.", labels=["pool"])
@@ -84,6 +86,15 @@ class Metrics(Collector):
             used.add_metric(values, view.used / scale)
         yield limit
         yield used
+
+    def _attention(self) -> Metric:
+        labels = ["kind", "name", "acknowledged"]
+        items = Gauge("rota_attention", "Items that need attention, as `rota ack` lists them.", labels=labels)
+        zone = project_timezone(self._store)
+        for need in needs_of(self._store, beat=self._summary.heartbeat, zone=zone, now=self._now):
+            values = [need.attention.kind.value, need.attention.name, "true" if need.seen else "false"]
+            items.add_metric(values, 1)
+        return items
 
 
 system_routes = Routes("system")
@@ -267,6 +278,14 @@ def get_audit(
 attention_routes = Routes("attention")
 
 
+@attention_routes.on("GET", "/digest", scope=Scope.READ, answer=DigestJson)
+def get_digest(ctx: Ctx, since: PastTime | None = None) -> Response:
+    """Return what ran, what agents did, what failed, what needs attention, and the budgets."""
+    begin = instant(since, now=ctx.now) if since else None
+    zone, beat = project_timezone(ctx.store), heartbeat(ctx.state)
+    return answer(look_at_digest(ctx.store, beat=beat, since=begin, zone=zone, now=ctx.now))
+
+
 @attention_routes.on("GET", "/attention", scope=Scope.READ, answer=schemas.NeedPage)
 def get_attention(ctx: Ctx) -> Response:
     """List the attention items, the worst first; `acknowledged` has the actor and the time."""
@@ -311,7 +330,7 @@ async def follow_events(
     last_event_id: Annotated[str | None, Header(max_length=200, description="The last event received.")] = None,
     after: Annotated[str | None, Query(max_length=200, description="The same, as a parameter.")] = None,
 ) -> Response:
-    """Stream events: run.created, run.waiting, run.started, run.finished, job.changed, reset."""
+    """Stream events: run.created, run.waiting, run.started, run.finished, job.changed, question.*, reset."""
     feed = ctx.context.feed
     if feed is None:
         raise Busy("live streams")

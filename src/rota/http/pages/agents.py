@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from rota.http.context import JobName, segment
 from rota.http.pages.page import Pages, View, VisitOf, fit
 from rota.model.amounts import counted, say_dollars, say_money
+from rota.model.questions import Door
 from rota.model.records import Job
 from rota.operations.admin.access import Scope
 from rota.operations.budgets import (
@@ -22,7 +23,7 @@ from rota.operations.budgets import (
 )
 from rota.operations.capacity import held_providers
 from rota.operations.jobs import proposal, waiting
-from rota.operations.proposal_actions import approve, remove_all
+from rota.operations.questions.answers import Answerer, approve, reject
 from rota.operations.text import spec_pairs
 from rota.rules.budgets import say_account, say_amount, say_used
 from rota.rules.schedule.instants import explain_schedule
@@ -96,11 +97,15 @@ def _prompt(job: Job) -> str:
     return job.spec.work.agent.prompt
 
 
+def _by(visit: VisitOf) -> Answerer:
+    return Answerer(visit.ctx.actor, Door.DASHBOARD)
+
+
 @pages.act("/ui/agents/{job}/approve", back=PATH, scope=Scope.ADMIN)
 def approve_one_job(visit: VisitOf, job: JobName) -> Response:
     """Approve a proposed job if its definition has the digest that was shown."""
     digest = visit.form.get("digest", "")
-    after = visit.ctx.store.write(partial(approve, name=job, digest=digest, now=visit.now))
+    after = visit.ctx.store.write(partial(approve, name=job, digest=digest, by=_by(visit), now=visit.now))
     visit.ctx.wake()
     return visit.done(f"{job} is approved; {next_fire(after, now=visit.now)}", back=PATH)
 
@@ -112,7 +117,7 @@ def refuse_one_job(visit: VisitOf, job: JobName) -> Response:
     if not visit.confirmed:
         says = "The proposal is removed. Its author may propose it again, within the agent policy."
         return visit.confirm(f"Reject {found.name}?", says=says, button="Reject", back=PATH)
-    visit.ctx.store.write(partial(remove_all, names=[job], now=visit.now))
+    visit.ctx.store.write(partial(reject, name=job, by=_by(visit), now=visit.now))
     visit.ctx.wake()
     return visit.done(f"{job} is rejected", back=PATH)
 

@@ -20,7 +20,7 @@ from rota.model.clock import iso
 from rota.model.records import Run, cut
 from rota.model.states import Status
 from rota.operations.text import kind_of, outcome_words, shown_status, took
-from rota.text.ansi import plain
+from rota.text.ansi import clean_for_terminal, plain
 from rota.text.format import briefly, day_time, from_now, full_time, roughly, say_why
 
 SHAPES = {
@@ -195,7 +195,11 @@ def ticked(text: str) -> Markup:
 
 _FILTERS = (relative, instant, outcome, lasted, segment, amount, plain, briefly, roughly, ticked, why)
 _GLOBALS = (icon, mark, kind_of, elapsed, gauge, command, counted, classes, symbols, ticks)
-FILTERS: Mapping[str, Callable[..., Any]] = {"clipped": cut, **{each.__name__: each for each in _FILTERS}}
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "clipped": cut,
+    "cleaned": clean_for_terminal,
+    **{each.__name__: each for each in _FILTERS},
+}
 GLOBALS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in _GLOBALS}
 
 

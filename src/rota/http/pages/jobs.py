@@ -18,11 +18,13 @@ from rota.http.pages.page import (
     Pages,
     View,
     VisitOf,
+    fit,
     given_params,
     param_fields,
     pause_end,
     render,
 )
+from rota.http.pages.stats import Asked, AskedOf, job_stats, rows_of_jobs
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.records import Job, Run
@@ -63,10 +65,11 @@ def show_jobs(
     """Show the jobs."""
     query = jobs.JobQuery(q.strip(), tuple(label or ()), state, sort)
     found = jobs.page_of_jobs(visit.ctx.store, query, number=page, limit=LINES)
+    recent = rows_of_jobs(visit, [line.view.job for line in found.lines])
     view = {
         "page": found,
         "query": query,
-        "rows": [_row(visit, line) for line in found.lines],
+        "rows": [_row(visit, line, recent[line.view.job.name]) for line in found.lines],
         "states": list(_states(visit, query, found)),
         "labels": list(_labels(visit, query, found)),
         "paused": pauses(visit.ctx.store).everything,
@@ -76,11 +79,12 @@ def show_jobs(
     return visit.show("jobs.html", view, title="Jobs", section="jobs")
 
 
-def _row(visit: PageContext, line: jobs.JobLine) -> View:
+def _row(visit: PageContext, line: jobs.JobLine, recent: View) -> View:
     view = line.view
     paused = view.state == "paused"
     return {
         "view": view,
+        "recent": recent,
         "failing": line.failing,
         "path": _page(view.job.name),
         "schedule": schedule_words(view, visit.zone),
@@ -88,7 +92,6 @@ def _row(visit: PageContext, line: jobs.JobLine) -> View:
         "next": next_words(view, visit.zone, now=visit.now),
         "newest": next(iter((*view.unfinished, *view.last)), None),
         "enabling": visit.may_admin and view.state == "disabled" and edit.may_change(view.job),
-        "summary": _summary(view.last),
     }
 
 
@@ -211,8 +214,11 @@ MORE_VERSIONS = 50
 class JobDetails:
     """The page of a job; each part is read when the template shows it, so that one fragment reads only its own."""
 
-    def __init__(self, visit: PageContext, view: jobs.JobView, *, versions: int) -> None:
+    def __init__(self, visit: PageContext, view: jobs.JobView, of: Asked, *, versions: int, drawn: bool = True) -> None:
         self._visit = visit
+        self._asked = of
+        self.drawn = drawn
+        """Whether the page has room for the charts of its statistics."""
         self._store = visit.ctx.store
         self._versions = versions
         self.view = view
@@ -230,6 +236,11 @@ class JobDetails:
         self.changeable = living and edit.may_change(view.job)
         self.copyable = visit.may_admin and edit.may_copy(view.job)
         self.deletable = living and not self.file
+
+    @cached_property
+    def stats(self) -> View:
+        """Its statistics."""
+        return job_stats(self._visit, self._asked, self.job.name)
 
     @cached_property
     def fires(self) -> Sequence[UpcomingFire]:
@@ -312,11 +323,17 @@ class JobDetails:
 def show_one_job(
     visit: VisitOf,
     job: JobName,
+    of: AskedOf,
     versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS,
 ) -> Response:
     """Show a job."""
     found = jobs.show_job(visit.ctx.store, job)
-    return visit.show("job.html", JobDetails(visit, found, versions=versions), title=found.job.name, section="jobs")
+
+    def show(charts: int) -> Response:
+        details = JobDetails(visit, found, of, versions=versions, drawn=charts > 1)
+        return visit.show("job.html", details, title=found.job.name, section="jobs")
+
+    return fit(show, lines=2)
 
 
 @pages.act("/ui/jobs/{job}/run", back=PATH)

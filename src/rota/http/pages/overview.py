@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from rota.http.context import segment
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
+from rota.http.pages.stats import Asked, AskedOf, overview_stats
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.ids import is_id
 from rota.operations.budgets import AccountView
@@ -183,12 +184,12 @@ Rows = Annotated[
 
 
 @pages.show("/")
-def show_overview(visit: VisitOf, span: Span = "12h", rows: Rows = "") -> Response:
+def show_overview(visit: VisitOf, of: AskedOf, span: Span = "12h", rows: Rows = "") -> Response:
     """Show the overview."""
-    return fit(lambda lanes: _show(visit, span, rows, lanes=lanes), lines=MOST_LANES if rows else LANES)
+    return fit(lambda lanes: _show(visit, of, span, rows, lanes=lanes), lines=MOST_LANES if rows else LANES)
 
 
-def _show(visit: PageContext, span: str, rows: str, *, lanes: int) -> Response:
+def _show(visit: PageContext, of: Asked, span: str, rows: str, *, lanes: int) -> Response:
     parts = set(visit.fragments) & ALL if visit.fragments else ALL
     found = look_over(
         visit.ctx.store,
@@ -201,7 +202,10 @@ def _show(visit: PageContext, span: str, rows: str, *, lanes: int) -> Response:
         parts=parts,
     )
     drawing = drawing_of(found.timeline, zone=visit.zone, span=span) if found.timeline else None
+    kept = {name: value for name, value in (("span", span if span != "12h" else ""), ("rows", rows)) if value}
     view = {
+        "stats": overview_stats(visit, of, kept=kept) if visit.wants("figures", "charts") else None,
+        "address": of.query(),
         "found": found,
         "drawing": drawing,
         "budgets": [_budget(view) for view in found.budgets],

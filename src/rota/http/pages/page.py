@@ -120,7 +120,9 @@ SECTIONS = (
     ("jobs", "/ui/jobs", "Jobs"),
     ("queue", "/ui/queue", "Queue"),
     ("runs", "/ui/runs", "Runs"),
+    ("questions", "/ui/questions", "Questions"),
     ("agents", "/ui/agents", "Agents & budgets"),
+    ("costs", "/ui/costs", "Costs"),
     ("system", "/ui/system", "System"),
 )
 ZONE_COOKIE, THEME_COOKIE, TOLD_COOKIE = "rota_zone", "rota_theme", "rota_told"

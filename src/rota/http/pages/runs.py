@@ -22,6 +22,7 @@ from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import RunsPage, RunView, Stretch, collapsed, page_of_runs, shorter, show_run, stretch_of
+from rota.operations.transcripts import transcript_of
 from rota.text.ansi import StyledSpan, plain, styled_lines
 from rota.text.format import read_instant
 
@@ -156,7 +157,10 @@ def _href(visit: PageContext, asked: RunsForm, *, each: bool, cursor: str | None
 OUTPUT_LINES = 300
 MAX_LINES = 5_000
 LONGEST_LINE = 4_000
-OWN_PARTS = ("error", "summary", "denied", "told", "chain", "attempt")
+TRANSCRIPT_SIZE = 20_000
+"""The characters of the transcript; `rota logs --transcript` and the API have all of it."""
+TRANSCRIPT_TEXT = 2_000
+OWN_PARTS = ("error", "summary", "result", "denied", "told", "chain", "attempt")
 """Facts with a place of their own on the page."""
 
 
@@ -193,6 +197,7 @@ def show_one_run(
         "chain": found.chain if len(found.chain) > 1 else (),
         "group": ctx.store.read(partial(group_around, run=found.run)),
         "successor": next(iter(following), None),
+        "transcript": _transcript(visit, found),
     }
 
     def show(count: int) -> Response:
@@ -213,6 +218,14 @@ def _written(visit: PageContext, found: RunView, *, lines: int) -> Written:
         more=visit.href(path, lines=min(lines * 4, MAX_LINES)) if more and lines < MAX_LINES else "",
         all=visit.href(f"/api/v1/runs/{segment(found.run.handle)}/output") if shown else "",
     )
+
+
+def _transcript(visit: PageContext, found: RunView) -> object | None:
+    """Return the last turns of an agent's run; None for other work, or without a turn."""
+    if found.spec.work.agent is None or found.run.started_at is None or not visit.wants("transcript"):
+        return None
+    whole = transcript_of(visit.ctx.state, found, size=TRANSCRIPT_SIZE, limit=TRANSCRIPT_TEXT)
+    return whole if whole.turns else None
 
 
 def _last(written: Written, count: int) -> Written:

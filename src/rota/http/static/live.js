@@ -7,7 +7,7 @@ import { tell } from "./page.js";
 import { goOn } from "./times.js";
 
 const base = document.body.dataset.base ?? "";
-const EVENTS = ["run.created", "run.waiting", "run.started", "run.finished", "job.changed", "reset"];
+const EVENTS = ["run.created", "run.waiting", "run.started", "run.finished", "job.changed", "question.asked", "question.answered", "question.expired", "question.withdrawn", "reset"];
 const TOGETHER = 20;
 const LEAST = 450; // a part is fetched about twice a second at most, however much happens
 const AGAIN = 5000;

@@ -21,7 +21,8 @@ from rota.engine.activity import everything_paused, in_tick_mode, read_ticks
 from rota.engine.clock import tzdata_version
 from rota.model.amounts import counted
 from rota.model.clock import Clock, from_ms
-from rota.model.errors import FileProblems, RotaError
+from rota.model.errors import FileProblems, Problem, RotaError, SecretMissing
+from rota.model.notifications import CHATS
 from rota.model.spec import JobSpec
 from rota.operations.admin.secrets import missing_secrets
 from rota.operations.agents import AgentView, look_at_agents
@@ -89,7 +90,9 @@ def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -
     yield from told
     specs = loaded.declared.jobs if loaded else ()
     yield from _paths(specs, beat, environ)
+    yield from _sandboxes(specs)
     yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
+    yield from _chats(loaded.declared if loaded else None, place, beat, environ)
     yield from _scheduler(place, beat)
     yield from _server(place, beat, clock=clock) if place.shared else _file(place, clock=clock)
 
@@ -159,6 +162,41 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
         yield Finding("PATH", Severity.OK, "every job's command is found")
 
 
+def _sandboxes(specs: Iterable[JobSpec]) -> Iterator[Finding]:
+    enclosed = [spec for spec in specs if spec.work.sandbox or spec.work.limits]
+    wrong = list(_unkept(enclosed))
+    for name, key, text in wrong:
+        yield Finding(
+            key, Severity.PROBLEM, f"{name}: {text}", f"its runs fail until this works, or `{key}` is removed"
+        )
+    if enclosed and not wrong:
+        yield Finding("sandbox", Severity.OK, f"works for {counted(len(enclosed), 'job')}")
+
+
+def _unkept(specs: Iterable[JobSpec]) -> Iterator[tuple[str, str, str]]:
+    """Yield the jobs whose sandbox or limits this machine cannot keep, the key and why; each kind is tried once."""
+    from rota.runners.sandbox import sandbox_problems
+
+    tried: dict[Any, list[tuple[str, str]]] = {}
+    for spec in specs:
+        kind = (spec.work.sandbox and (spec.work.sandbox.image and spec.work.sandbox.runtime), spec.work.limits)
+        if kind not in tried:
+            tried[kind] = list(sandbox_problems(spec.work))
+        yield from ((spec.name, key, text) for key, text in tried[kind])
+
+
+def refuse_unkept_sandboxes(declared: Declared) -> None:
+    """Raise FileProblems for the sandboxes and limits that this machine cannot keep."""
+    problems = []
+    for name, key, text in _unkept(declared.jobs):
+        line, column = declared.positions.get(name, (0, 0))
+        file, hint = declared.settings.file.name if line else "", "`rota doctor` tries it again"
+        at = ("jobs", name, key)
+        problems.append(Problem(text, "sandbox", file=file, line=line, column=column, at=at, hint=hint))
+    if problems:
+        raise FileProblems(problems)
+
+
 def _programs(spec: JobSpec) -> list[str]:
     """Return the programs of a job: its command's, and that of the step after its agent."""
     after = spec.work.agent.after if spec.work.agent else None
@@ -190,6 +228,30 @@ def _secrets(
         more = " and others" if len(jobs) > NAMES_SHOWN else ""
         text = f"{name} is missing, and needed by {', '.join(jobs[:NAMES_SHOWN])}{more}"
         yield Finding("secrets", level, text, f"rota secrets set {name}{elsewhere}")
+
+
+def _chats(
+    declared: Declared | None, place: ProjectPaths, beat: Heartbeat, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Ask the services of chats for the names of their bots; a missing secret is reported elsewhere."""
+    targets = declared.settings.notify if declared is not None else {}
+    bots = {target.bot: (name, target) for name, target in sorted(targets.items()) if target.channel in CHATS}
+    if declared is None or not bots:
+        return
+    from rota.engine.loops.notifier import ThreadedPost
+
+    settings = replace(declared.settings, state=place.state)
+    post = ThreadedPost(settings, _environ_of(beat.pid) or environ)
+    for name, target in bots.values():
+        try:
+            found = post.check(target)
+        except SecretMissing:
+            continue
+        if found.ok:
+            yield Finding("chats", Severity.OK, f"{name}: {found.message} answers")
+        else:
+            hint = "check the token with `rota notify test`, and the network"
+            yield Finding("chats", Severity.PROBLEM, f"{name}: {found.error}", hint)
 
 
 def _environ_of(pid: int | None) -> Mapping[str, str]:

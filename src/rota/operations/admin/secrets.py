@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LONGEST = 64 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ASSIGNS = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
-_KEYS = ("secret", "address_secret")
+_KEYS = ("secret", "address_secret", "app_secret")
 _LISTS = ("signing",)
 
 
@@ -86,7 +86,7 @@ def notes_on_targets(
 ) -> tuple[str, ...]:
     """Return notes on targets whose secret is missing, such as a chat without a bot's token."""
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
-    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.notify_own)])
+    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.own_targets)])
     try:
         stored = _stored(state)
     except RotaError:

@@ -27,6 +27,7 @@ from rota.engine.transactions import budgets as budgets_transactions
 from rota.engine.transactions.enqueue import active_runs, cancel
 from rota.engine.transactions.fire import settle
 from rota.engine.transactions.pause import account_for, end_pause_if_over, pause_newborn, retire, settle_pause
+from rota.engine.transactions.questions import propose, withdraw_of_job
 from rota.model.agents import Access
 from rota.model.errors import (
     EmptyApply,
@@ -40,11 +41,12 @@ from rota.model.errors import (
 )
 from rota.model.ids import new_id
 from rota.model.proposals import MADE, Provenance
+from rota.model.questions import Subject
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Kind, Mode, Names, Workspace
 from rota.model.states import Reason, Status
 from rota.operations.admin.secrets import notes_on_targets
-from rota.operations.jobs import ENABLED_KEY, HELD, TIMEZONE_KEY, JobView, find_job, job_view
+from rota.operations.jobs import ENABLED_KEY, HELD, JobView, find_job, job_view
 from rota.rules.schedule.blackouts import has_waits
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_after_edit, cursor_at, cursor_of, first_cursor
 from rota.rules.schedule.instants import next_instant
@@ -52,6 +54,7 @@ from rota.runners.processes import machine_boot
 from rota.settings import FILE_NAME, Settings, home_of
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import activity, audit, budgets, jobs, notifications, queue, run_queries
+from rota.store.tables.jobs import TIMEZONE_KEY
 from rota.store.tables.processes import CriticalSection, lock_section
 
 FILES_KEY = "applied_files"
@@ -235,7 +238,7 @@ def _reaches(spec: JobSpec, path: Path, folder: Path) -> bool:
     work = spec.work.agent
     if work is None or work.access is Access.READ:
         return False
-    if work.access is Access.FULL:
+    if work.access in (Access.ASK, Access.FULL):
         return True
     if work.workspace is not Workspace.PROJECT:
         return False
@@ -287,6 +290,7 @@ def create(
         jobs.set_made(db, job_id, made)
     if provisional:
         jobs.set_provisional(db, job_id, now)
+        propose(db, jobs.job_by_id(db, job_id), now=now)
     activity.set_mode(db, job_id, spec, mode=mode)
     if spec.schedule.reboot:
         jobs.set_booted(db, job_id, machine_boot())
@@ -316,6 +320,8 @@ def change_to(
     cursor = NOWHERE if nowhere else _cursor_after_edit(db, planned, spec, mode=mode, now=now)
     if job.provisional_at is not None and not provisional:
         jobs.set_provisional(db, job.id, None)
+        why = "the job no longer waits for approval"
+        withdraw_of_job(db, job.id, why=why, now=now, subjects=(Subject.PROPOSAL,))
     jobs.change_job(
         db,
         replace(job, provisional_at=provisional_at),
@@ -330,6 +336,7 @@ def change_to(
     )
     if provisional:
         jobs.set_provisional(db, job.id, provisional_at)
+        propose(db, jobs.job_by_id(db, job.id), now=now)
     if job.made is not None and source != MADE:  # the file has adopted it
         jobs.set_made(db, job.id, None)
         jobs.set_approved(db, job.id, None, now=now)

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload
@@ -28,12 +28,14 @@ from rota.model.errors import (
     nearest,
 )
 from rota.model.proposals import Author
+from rota.model.questions import DEFAULT_TIMEOUT
 from rota.model.records import Job, Run
 from rota.model.serialize import run_json
 from rota.model.spec import Isolate, JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView, find_job, job_view
 from rota.operations.project.load import interpreter_finder, source_classes
+from rota.operations.questions.asking import Asking, ask_person
 from rota.operations.run_actions import start, trigger
 from rota.operations.runs import find_run, history
 from rota.operations.status.heartbeat import heartbeat
@@ -583,6 +585,22 @@ class Sdk:
         """Return the numbers of runs: incoming, claimed, provisional, done, failed, skipped, cancelled."""
         counts: dict[str, int] = self.summary()["queue_counts"]
         return counts
+
+    def ask(
+        self,
+        run_id: str,
+        question: str,
+        *,
+        choices: Sequence[str] = (),
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        default: str | None = None,
+    ) -> str | None:
+        """Ask a person for a run; return the answer to the same question of an earlier run, None before that."""
+        wanted = Asking(question, choices, timeout, default)
+        author = replace(self._maker or Author(), run_id=run_id)
+        asked = self._store.write(partial(ask_person, author=author, wanted=wanted, now=self._clock.now()))
+        wake(self._state)
+        return asked.question.answer
 
     def run(self, run: str) -> dict[str, Any]:
         """Return a run by its handle, `backup:112` or `backup`, the newest one, or by its identifier."""

@@ -213,8 +213,8 @@ def configuration(store: "Store", settings: Settings | None) -> tuple[Section, .
 
 
 def _declared(db: "Database") -> tuple[Section, ...]:
-    from rota.operations.jobs import TIMEZONE_KEY
     from rota.store.tables import budgets, jobs, notifications, queue
+    from rota.store.tables.jobs import TIMEZONE_KEY
 
     zone = db.row("meta_get", key=TIMEZONE_KEY)
     accounts = [(row.account.name, say_account(row.account)) for row in budgets.accounts(db) if row.declared]

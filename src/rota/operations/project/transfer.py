@@ -1,30 +1,21 @@
-"""Export and import of jobs."""
+"""Export of jobs."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.agents import own_pools, pool_of
-from rota.declare.calendar import local_zone, plain_name
 from rota.declare.export import Top, export_text
-from rota.declare.importers.crontab import ImportedJob, Translation, read_crontab, remark, translate
-from rota.declare.importers.jobs_file import translate_jobs
 from rota.declare.jobs import place_of
-from rota.declare.project import read_project
-from rota.declare.yaml import load_again, parse
-from rota.model.clock import iso
-from rota.model.errors import FileProblems, InvalidCron, Problem, RotaError
-from rota.model.spec import JobSpec, Kind, Names
+from rota.declare.yaml import load_again
+from rota.model.errors import RotaError
+from rota.model.spec import JobSpec, Kind
 from rota.operations.jobs import find_job, project_timezone
 from rota.operations.project.locate import ProjectPaths
-from rota.rules.schedule.cron import cron_next, normalise
-from rota.rules.schedule.preview import compare_fires
 from rota.settings import BUILT_IN_POOLS, FILE_NAME
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs, notifications, queue
@@ -64,6 +55,8 @@ def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
     if agent is not None and "/" in agent.agent:
         own, agent = pool_of(agent.agent), replace(agent, agent=agent.agent.replace("/", "-"))
         pools = tuple(replace(draw, pool=pool_of(agent.agent)) if draw.pool == own else draw for draw in pools)
+        choices = (replace(one, agent=one.agent.replace("/", "-")) for one in agent.choices)
+        agent = replace(agent, choices=tuple(choices))
     work = replace(spec.work, members=members, agent=agent)
     return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)
 
@@ -96,7 +89,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: s
     own = {pool for spec in specs if spec.work.agent is not None for pool in own_pools(spec.work.agent)}
     drawn = {draw.pool for spec in specs for draw in spec.pools} - own
     charged = {spend.account for spec in specs for spend in spec.budgets}
-    targets = {name for spec in specs for name in spec.notify}
+    targets = {name for spec in specs for name in spec.targets}
     capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
     functions = any(spec.work.kind is Kind.FUNCTION or _named_functions(spec) for spec in specs)
     imports = written.get("imports") if functions else None
@@ -127,74 +120,3 @@ def _unsaid(spec: JobSpec, top: Top) -> str:
     if spec.work.python is not None and spec.work.python != top.interpreter:
         return f"{spec.name}: its conditions ran under {spec.work.python}; write that as `python:` at the top"
     return ""
-
-
-class Imported(Struct, frozen=True):
-    """A translation that passes the check; for `compared` jobs the next fires were compared with cron's."""
-
-    translation: Translation
-    compared: int = 0
-    differences: tuple[Problem, ...] = ()
-
-
-def import_crontab(
-    content: bytes, *, file: str, system: bool, environ: Mapping[str, str], folder: Path, now: datetime
-) -> Imported:
-    """Return the rota.yaml of a crontab; raise FileProblems with every line that cannot be read."""
-    timezone, guessed = _machine_zone(environ)
-    found = translate(read_crontab(content, file=file, system=system), timezone=timezone, system=system)
-    if guessed:
-        found = replace(found, by_hand=(remark(0, guessed), *found.by_hand))
-    check_translation(found, file=file, environ=environ, folder=folder)
-    timed = [job for job in found.jobs if _has_instants(job)]
-    differences = [problem for job in timed if (problem := _compared(job, found.timezone, now=now))]
-    return Imported(found, len(timed), tuple(differences))
-
-
-def import_jobs(content: bytes, *, file: str, environ: Mapping[str, str], folder: Path) -> Imported:
-    """Return the rota.yaml of a jobs file; raise FileProblems if it cannot be read."""
-    found = translate_jobs(parse(content, file), timezone=_machine_zone(environ)[0])
-    check_translation(found, file=file, environ=environ, folder=folder)
-    return Imported(found)
-
-
-def check_translation(found: Translation, *, file: str, environ: Mapping[str, str], folder: Path) -> None:
-    """Check the new file as `rota check` does; report problems at the lines of the old file."""
-    try:
-        read_project(folder, environment=environ, functions=_AnyName(), content=found.text.encode())
-    except FileProblems as error:
-        problems = []
-        for problem in error.problems:
-            line = next((job.line for job in found.jobs if problem.path.startswith(f"jobs.{job.name}.")), 1)
-            problems.append(replace(problem, file=file, line=line, column=1))
-        raise FileProblems(problems) from None
-
-
-class _AnyName:
-    """A finder that accepts every function and condition: their modules may not be here."""
-
-    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:  # noqa: ARG002
-        """Return no missing names."""
-        return Names()
-
-
-def _machine_zone(environ: Mapping[str, str]) -> tuple[str, str]:
-    try:
-        return plain_name(local_zone(environ)), ""
-    except RotaError as error:
-        return "UTC", f"timezone: UTC is a guess: {error.message}"
-
-
-def _has_instants(job: ImportedJob) -> bool:
-    try:
-        return cron_next((normalise(job.keys["cron"]),), "UTC", datetime.fromisoformat("2000-01-01T00:00Z")) is not None
-    except InvalidCron:
-        return False
-
-
-def _compared(job: ImportedJob, timezone: str, *, now: datetime) -> Problem | None:
-    difference = compare_fires(job.keys["cron"], job.keys.get("timezone", timezone), after=now)
-    if difference is None:
-        return None
-    cron, rota = (iso(at) if at else "no more" for at in (difference.cron, difference.rota))
-    return remark(job.line, f"{job.name} fires at {rota}, cron at {cron}: clocks change there")

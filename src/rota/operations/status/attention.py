@@ -14,21 +14,25 @@ from rota.engine.membership.control import installed_version
 from rota.engine.membership.locks import live_processes, worker_here
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted
+from rota.model.attention import Attention, ItemKind
 from rota.model.clock import iso, say_duration
 from rota.model.errors import InvalidValue, NothingNeeds, nearest
-from rota.model.records import Abandoned, Claim, Job, Run
+from rota.model.questions import Subject
+from rota.model.records import Abandoned, Claim, Job, Run, Worktree
 from rota.model.serialize import to_shape
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, Work
 from rota.model.states import Reason, Status
 from rota.operations.capacity import HoldView, hold_views
 from rota.operations.jobs import HELD, LAST_OUTCOMES, JobView, job_view
 from rota.operations.project.locate import in_scope
 from rota.operations.workers import Presence, WorkerState, all_drained
+from rota.rules.attention import WORKTREE_AGE, budget_level, in_order, is_stuck, mark_of
 from rota.rules.budgets import say_used
 from rota.rules.health_checks import Finding, Severity
 from rota.rules.liveness import say_skew
 from rota.store.driver import Database, Store
-from rota.store.tables import audit, jobs, notifications, processes, queue, run_queries, work_items
+from rota.store.tables import attention as noted
+from rota.store.tables import audit, jobs, notifications, processes, questions, queue, run_queries, work_items
 from rota.store.tables.activity import POLL
 from rota.store.tables.audit import Acknowledgement
 from rota.store.tables.jobs import digest_of
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from rota.operations.status.heartbeat import Heartbeat
 
 MAX_COUNTED_CLAIMS = 1000
+MAX_QUESTIONS = 100
 
 
 class Untold(Struct, frozen=True):
@@ -65,28 +70,8 @@ def given_up(db: Database, since: datetime, *, prefix: str = "") -> list[Untold]
     return [Untold(group[0].source.title, len(group), group[0]) for group in groups]
 
 
-STUCK_AFTER = timedelta(minutes=1)
 FAILURES_SHOWN_FOR = timedelta(days=1)
 TOOLS_NAMED = 3
-
-
-class Attention(Struct, frozen=True):
-    """One item that needs attention: the job or file, the problem, and a command for details.
-
-    `sign` changes only when something new happens; `subject` is the run or job of the item.
-    """
-
-    name: str
-    what: str
-    command: str
-    kind: str = ""
-    sign: str = ""
-    subject: str = ""
-
-    @property
-    def topic(self) -> str:
-        """The identity of the item, which stays when it happens again."""
-        return f"{self.kind}:{self.name}"
 
 
 class AttentionItem(Struct, frozen=True):
@@ -99,12 +84,10 @@ class AttentionItem(Struct, frozen=True):
 
 def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
     """Return items, each with its acknowledgement, unless something new happened since."""
-    from hashlib import sha256
-
     acknowledged = audit.acknowledgements(db)
     items = []
     for item in found:
-        mark = sha256(item.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        mark = mark_of(item.sign)
         seen = acknowledged.get(item.topic)
         items.append(AttentionItem(item, mark, seen if seen is not None and seen.sign == mark else None))
     return items
@@ -118,8 +101,10 @@ class SeenJson(TypedDict):
 
 
 class NeedJson(TypedDict):
-    """An item that needs attention, as `rota ack --json`; `about` is its run or job."""
+    """An item that needs attention, as `rota ack --json`; `about` is its run or job, `mark` changes with news of it."""
 
+    topic: str
+    mark: str
     name: str
     kind: str
     what: str
@@ -131,7 +116,8 @@ class NeedJson(TypedDict):
 def need_json(need: AttentionItem) -> NeedJson:
     """Return an item that needs attention as JSON."""
     seen = None if need.seen is None else to_shape(SeenJson, need.seen, by=need.seen.actor)
-    return to_shape(NeedJson, need.attention, about=need.attention.subject or None, acknowledged=seen)
+    about = need.attention.subject or None
+    return to_shape(NeedJson, need.attention, mark=need.mark, about=about, acknowledged=seen)
 
 
 def attention(
@@ -143,12 +129,13 @@ def attention(
     holds: Sequence[HoldView],
     now: datetime,
     scope: str = "",
+    state: Path | None = None,
 ) -> tuple[Attention, ...]:
     """Return the attention items of jobs and runs; `answer` is the answer of the scheduler's loop."""
     return (
         *_broken_file(answer),
         *_failing_parts(answer),
-        *(note for run in running if (note := _late_end(run, jobs.version_spec(db, run.job_id, run.version), now))),
+        *(note for run in running if (note := _stuck(run, jobs.version_spec(db, run.job_id, run.version), now, state))),
         *_abandoned(queue.abandoned(db), now=now, scope=scope),
         *(note for view in views if (note := _needs(view, now, holds))),
         *_failed_reports(db, now - FAILURES_SHOWN_FOR, prefix=f"{scope}/" if scope else ""),
@@ -160,23 +147,24 @@ def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
     if not problem:
         return ()
     if str(problem).startswith(HELD):
-        return (Attention("rota.yaml", str(problem), "rota apply --dry-run", kind="file", sign=str(problem)),)
+        return (Attention("rota.yaml", str(problem), "rota apply --dry-run", kind=ItemKind.FILE, sign=str(problem)),)
     first, *more = str(problem).splitlines()
     rest = f" (and {len(more)} more)" if more else ""
     what = f"{first}{rest}; the last good jobs stay active"
-    return (Attention("rota.yaml", what, "rota check", kind="file", sign=str(problem)),)
+    return (Attention("rota.yaml", what, "rota check", kind=ItemKind.FILE, sign=str(problem)),)
 
 
 def _failing_parts(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
     """Return the problems that the scheduler reports: its storage, or a loop."""
     storage, damage = answer.get("storage_problem"), answer.get("damage")
     if damage:
-        return (Attention("database", str(damage), "rota doctor", kind="damage", sign=str(damage)),)
+        return (Attention("database", str(damage), "rota doctor", kind=ItemKind.DAMAGE, sign=str(damage)),)
     if storage:
-        return (Attention("storage", str(storage), "rota doctor", kind="storage", sign=str(storage)),)
+        return (Attention("storage", str(storage), "rota doctor", kind=ItemKind.STORAGE, sign=str(storage)),)
     failing = [(loop["name"], str(loop["error"])) for loop in answer.get("loops", ()) if loop["error"]]
     return tuple(
-        Attention(f"{name} loop", error, "rota status --loops", kind="loop", sign=error) for name, error in failing
+        Attention(f"{name} loop", error, "rota status --loops", kind=ItemKind.LOOP, sign=error)
+        for name, error in failing
     )
 
 
@@ -184,18 +172,40 @@ def _failed_reports(db: Database, since: datetime, *, prefix: str) -> Iterator[A
     """Yield the targets and work sources with failed notifications or reports."""
     for failed in notifications.failed_since(db, since, prefix=prefix):
         what, sign = f"{counted(failed.count, 'notification')} failed: {failed.error}", iso(failed.newest)
-        yield Attention(failed.target, what, "rota deliveries --failed", kind="deliveries", sign=sign)
+        yield Attention(failed.target, what, "rota deliveries --failed", kind=ItemKind.DELIVERIES, sign=sign)
     for source in given_up(db, since, prefix=prefix):
         handle = source.newest.handle
-        yield Attention(source.source, source.text, f"rota show {handle}", kind="source", sign=handle, subject=handle)
+        yield Attention(
+            source.source, source.text, f"rota show {handle}", kind=ItemKind.SOURCE, sign=handle, subject=handle
+        )
 
 
-def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
-    timeout, started = spec.work.timeout, run.started_at
-    if timeout is None or started is None or now - started <= timeout + spec.work.term_grace + STUCK_AFTER:
+def _stuck(run: Run, spec: JobSpec, now: datetime, state: Path | None) -> Attention | None:
+    """Return the item of a run that outlives its timeout, or is silent beyond its idle timeout."""
+    started, work = run.started_at, spec.work
+    if started is None:
         return None
-    what = f"stuck: running for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
-    return Attention(run.job, what, f"rota explain {run.handle}", kind="stuck", sign=run.id, subject=run.handle)
+    check = work.postcondition.timeout if work.postcondition is not None else timedelta()
+    heard, grace = _heard(run, work, started, state), work.term_grace + check
+    if work.timeout is not None and is_stuck(running=now - started, timeout=work.timeout, grace=grace):
+        silent = f", last output {say_duration(now - heard)} ago" if heard and heard > started else ""
+        what = f"stuck: running for {say_duration(now - started)}, its timeout is {say_duration(work.timeout)}{silent}"
+    elif heard and work.idle_timeout and is_stuck(running=now - heard, timeout=work.idle_timeout, grace=grace):
+        most = say_duration(work.idle_timeout)
+        what = f"stuck: no output for {say_duration(now - heard)}, its idle timeout is {most}"
+    else:
+        return None
+    return Attention(run.job, what, f"rota explain {run.handle}", kind=ItemKind.STUCK, sign=run.id, subject=run.handle)
+
+
+def _heard(run: Run, work: Work, started: datetime, state: Path | None) -> datetime | None:
+    """Return the time of a run's last output, else its start; None for a run of another machine."""
+    if state is None or (work.timeout is None and work.idle_timeout is None):
+        return None
+    from rota.runners.output import folder_of, written_at
+
+    folder = folder_of(state, run.id)
+    return max(started, written_at(folder) or started) if folder.is_dir() else None
 
 
 def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iterator[Attention]:
@@ -204,7 +214,9 @@ def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iter
         if left.job is None or in_scope(left.job, scope):
             what = f"abandoned: {say_abandoned(left, now=now)}"
             command, subject = (f"rota explain {left.handle}", left.handle) if left.job else ("rota status", "")
-            yield Attention(left.job or left.handle, what, command, kind="abandoned", sign=left.run_id, subject=subject)
+            yield Attention(
+                left.job or left.handle, what, command, kind=ItemKind.ABANDONED, sign=left.run_id, subject=subject
+            )
 
 
 def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:
@@ -213,7 +225,12 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
         whose = f", created by {view.job.made.by}" if view.job.made else ""
         sign = digest_of(view.job.spec)
         return Attention(
-            name, f"waiting for approval{whose}", f"rota approve {name}", kind="approval", sign=sign, subject=name
+            name,
+            f"waiting for approval{whose}",
+            f"rota approve {name}",
+            kind=ItemKind.APPROVAL,
+            sign=sign,
+            subject=name,
         )
     if newest is None:
         return None
@@ -222,17 +239,17 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
     if newest.reason is Reason.MISSED:
         count = counted(newest.count or 1, "instant")
         what = f"missed {count}, {say_duration(now - newest.created_at)} ago"
-        return _about(newest, what, kind="missed")
+        return _about(newest, what, kind=ItemKind.MISSED)
     if newest.reason is Reason.BUDGET and name == POLL:
         why = f": {newest.error}" if newest.error else ""
-        return _about(newest, f"SKIPPED {newest.reason}, also the jobs that need the poll{why}", kind="skipped")
+        return _about(newest, f"SKIPPED {newest.reason}, also the jobs that need the poll{why}", kind=ItemKind.SKIPPED)
     if newest.reason in (Reason.CONDITION_ERROR, Reason.EXPIRED):
         why = f": {newest.error}" if newest.error else ""
-        return _about(newest, f"SKIPPED {newest.reason}{why}", kind="skipped")
+        return _about(newest, f"SKIPPED {newest.reason}{why}", kind=ItemKind.SKIPPED)
     return None
 
 
-def _about(run: Run, what: str, *, kind: str) -> Attention:
+def _about(run: Run, what: str, *, kind: ItemKind) -> Attention:
     return Attention(run.job, what, f"rota explain {run.job}", kind=kind, sign=run.id, subject=run.handle)
 
 
@@ -242,14 +259,20 @@ def _failing(view: JobView, now: datetime, holds: Sequence[HoldView]) -> Attenti
     parts = (f"FAILED {failed.reason}", *_tried(view, failed, now), _refused(view, holds, now))
     told = ", ".join(part for part in parts if part)
     command = f"rota explain {failed.handle}"
-    return Attention(view.job.name, f"{told}{why}", command, kind="failing", sign=failed.id, subject=failed.handle)
+    return Attention(
+        view.job.name, f"{told}{why}", command, kind=ItemKind.FAILING, sign=failed.id, subject=failed.handle
+    )
 
 
 def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
     """Return the hold of a job's provider in words, or nothing."""
     agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
     held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
-    return "" if held is None else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now)
+    return (
+        ""
+        if held is None
+        else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now, problem=held.problem)
+    )
 
 
 def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
@@ -272,16 +295,17 @@ def denied(view: JobView) -> Attention | None:
     more = ", …" if len(tools) > TOOLS_NAMED else ""
     what = f"was denied {', '.join(tools[:TOOLS_NAMED])}{more} and completed without them"
     command = f"rota show {newest.handle}"
-    return Attention(view.job.name, what, command, kind="denied", sign=newest.id, subject=newest.handle)
+    return Attention(view.job.name, what, command, kind=ItemKind.DENIED, sign=newest.id, subject=newest.handle)
 
 
 def held(view: HoldView, *, zone: str, now: datetime) -> Attention:
     """Return the item of a held provider."""
     hold = view.hold
-    until = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
+    until = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
     what = f"{until}, {view.waiting} waiting: {hold.why}"
-    command, sign = f"rota agents release {hold.provider}", iso(hold.set_at)
-    return Attention(hold.provider, what, command, kind="held", sign=sign, subject=view.run or "")
+    command = "rota agents check" if hold.login else f"rota agents release {hold.provider}"
+    sign = f"{hold.problem} {iso(hold.since)}"
+    return Attention(hold.provider, what, command, kind=ItemKind.HELD, sign=sign, subject=view.run or "")
 
 
 CALLED = {"serve": "the scheduler", "worker": "the worker", "guest": "a program that embeds rota"}
@@ -329,10 +353,16 @@ def outdated(db: Database, state: Path | None) -> list[Outdated]:
 def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
     """Yield the schedulers that need a restart, and a move of the database."""
     if (place := moved_to(db)) is not None:
-        yield Attention("database", f"was migrated to {place}: use that one", "rota doctor", kind="moved", sign=place)
+        yield Attention(
+            "database", f"was migrated to {place}: use that one", "rota doctor", kind=ItemKind.MOVED, sign=place
+        )
     for one in outdated(db, state):
         yield Attention(
-            one.where or "scheduler", f"{one.text}: restart it", "rota doctor", kind="version", sign=one.text
+            one.where or "scheduler",
+            f"{one.text}: restart it",
+            "rota doctor",
+            kind=ItemKind.VERSION,
+            sign=one.text,
         )
 
 
@@ -356,10 +386,6 @@ def left_behind_findings(db: Database, state: Path) -> list[Finding]:
     ]
 
 
-FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck", "abandoned")
-"""The kinds that come first, in order."""
-
-
 def needs_in(
     db: Database,
     beat: "Heartbeat",
@@ -380,25 +406,75 @@ def needs_in(
     ]
     holds = hold_views(db)
     items = [
+        *_scheduler(beat),
         *machines_needing(beat.workers),
         *left_behind(db, beat.state),
-        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
+        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope, state=beat.state),
         *(note for view in views if (note := denied(view))),
         *(held(hold, zone=zone, now=now) for hold in holds),
-        *(_waiting(account) for account in budgets if account.waiting),
+        *(note for account in budgets if (note := _short(account))),
+        *_questions(db, scope=scope),
+        *_old_worktrees(db, now=now, scope=scope),
     ]
-    items.sort(key=lambda item: FIRST.index(item.kind) if item.kind in FIRST else len(FIRST))
-    return tuple(with_seen(db, items))
+    return tuple(with_seen(db, in_order(items)))
 
 
-def _waiting(view: "AccountView") -> Attention:
-    account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
+def _short(view: "AccountView") -> Attention | None:
+    """Return the item of a budget that is nearly used up, used up, or for which runs wait."""
+    account = view.account
+    level = budget_level(used=view.used, limit=account.limit, waiting=len(view.waiting))
+    if not level:
+        return None
+    used = say_used(view.used, account.limit, account.unit)
+    what = _waiting(view, used) if view.waiting else f"{level}: {used}"
+    sign = view.window.since.isoformat() if view.waiting else f"{level} {view.window.since.isoformat()}"
+    return Attention(account.name, what, f"rota budgets {account.name}", kind=ItemKind.BUDGET, sign=sign)
+
+
+def _waiting(view: "AccountView", used: str) -> str:
+    polls = any(run.rpartition(":")[0] == POLL for run in view.waiting)
     wait = counted(len(view.waiting), "run waits", "runs wait")
-    held = "; jobs that need the poll also wait" if polls else ""
-    what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
-    return Attention(
-        account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()
-    )
+    return f"{wait} for room: {used}{'; jobs that need the poll also wait' if polls else ''}"
+
+
+def _questions(db: Database, *, scope: str) -> Iterator[Attention]:
+    """Yield the open questions; a proposal is an item of its job."""
+    for question in questions.open_questions(db, limit=MAX_QUESTIONS):
+        if question.subject is not Subject.PROPOSAL and in_scope(question.job, scope):
+            number, subject = question.number, question.run or question.job
+            what, command = f"{question.job} asks: {question.text}", f"rota answer {number}"
+            yield Attention(
+                f"question {number}", what, command, kind=ItemKind.QUESTION, sign=str(number), subject=subject
+            )
+
+
+def _old_worktrees(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
+    """Yield the jobs whose worktrees were kept for more than a week."""
+    old: dict[str, list[Worktree]] = {}
+    for worktree in work_items.kept_worktrees(db):
+        name = worktree.handle.rpartition(":")[0] or worktree.handle
+        if worktree.kept_at is not None and now - worktree.kept_at >= WORKTREE_AGE and in_scope(name, scope):
+            old.setdefault(name, []).append(worktree)
+    for name, worktrees in old.items():
+        oldest, newest = worktrees[0], worktrees[-1]
+        count = counted(len(worktrees), "worktree was", "worktrees were")
+        what = f"{count} kept for more than a week, the oldest at {oldest.path}: {oldest.kept_why}"
+        command = f"rota show {oldest.handle}"
+        yield Attention(name, what, command, kind=ItemKind.WORKTREE, sign=newest.run_id, subject=oldest.handle)
+
+
+def _scheduler(beat: "Heartbeat") -> Iterator[Attention]:
+    """Yield a scheduler that is alive and does not work, and ticks that stopped."""
+    if beat.liveness == "stalled":
+        what = f"stalled: pid {beat.pid} holds the lock and does not answer"
+        yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=f"stalled {beat.pid}")
+    failing = beat.answer.get("failing")
+    if failing:
+        what = f"{failing['stage']} fails, nothing starts: {failing['error']}"
+        yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
+    if beat.ticks is not None and beat.ticks.last is not None and not beat.alive:
+        what = f"ticks have stopped, the last one was at {iso(beat.ticks.last)}"
+        yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
 
 
 def chosen_among(
@@ -437,6 +513,15 @@ def acknowledge(
     return tuple(replace(need, seen=Acknowledgement(need.attention.topic, need.mark, actor, now)) for need in chosen)
 
 
+def acknowledge_notified(db: Database, topic: str, *, mark: str, actor: str, now: datetime) -> bool:
+    """Acknowledge an item as a notification named it; return False if something new happened or it is over."""
+    item = noted.noted_items(db).get(topic)
+    if item is None or item.mark != mark:
+        return False
+    audit.acknowledge(db, topic, sign=mark, actor=actor, now=now)
+    return True
+
+
 def point_out(store: Store, topics: Sequence[str]) -> None:
     """Show acknowledged items again."""
     store.write(lambda db: [audit.forget(db, topic) for topic in topics])
@@ -446,19 +531,19 @@ def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
     """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
     if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
         what = "no machine serves: due jobs do not fire"
-        yield Attention("workers", what, "rota serve", kind="workers", sign=what)
+        yield Attention("workers", what, "rota serve", kind=ItemKind.WORKERS, sign=what)
     if drained := all_drained(found):
         what = f"all running workers are drained ({', '.join(drained)}): no run is claimed"
-        yield Attention("workers", what, f"rota workers resume {drained[0]}", kind="workers", sign=what)
+        yield Attention("workers", what, f"rota workers resume {drained[0]}", kind=ItemKind.DRAINED, sign=what)
     for one in found:
         name, left = one.worker.called, counted(one.taken, "run")
         if one.presence is Presence.GONE and one.taken:
             what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
             command = "rota serve" if one.here else f"rota workers forget {name}"
-            yield Attention(name, what, command, kind="worker", sign=what)
+            yield Attention(name, what, command, kind=ItemKind.WORKER, sign=what)
         if one.skew is not None:
             what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
-            yield Attention(name, what, "rota workers", kind="clock", sign=name)
+            yield Attention(name, what, "rota workers", kind=ItemKind.CLOCK, sign=name)
         if one.crashes:
             what = f"was drained because it crashed {one.crashes} times in a row: find the cause"
-            yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)
+            yield Attention(name, what, f"rota workers resume {name}", kind=ItemKind.CRASHES, sign=what)

@@ -9,9 +9,10 @@ from rota.model.records import Run
 from rota.model.serialize import run_json
 from rota.model.states import Status
 from rota.operations.jobs import JobView
+from rota.operations.questions.views import question_json
 from rota.operations.views import job_json
 from rota.store.driver import Database, Store
-from rota.store.tables import audit, groups, jobs, queue, runs
+from rota.store.tables import audit, groups, jobs, questions, queue, runs
 from rota.store.tables.audit import Change
 
 MAX_CHANGES = 1000
@@ -59,7 +60,7 @@ def follow_from(store: Store, seq: int) -> Followed:
 
 def _events(db: Database, changes: Sequence[Change]) -> list[FeedEvent]:
     last = {change.subject: change.seq for change in changes}
-    moved = dict.fromkeys(change.subject for change in changes if change.kind != "job")
+    moved = dict.fromkeys(change.subject for change in changes if change.kind.startswith("run"))
     runs = {run.id: run for run in queue.runs_of(db, list(moved))}
     events: list[FeedEvent] = []
     for change in changes:
@@ -67,6 +68,10 @@ def _events(db: Database, changes: Sequence[Change]) -> list[FeedEvent]:
         if change.kind == "job" and newest:
             view = JobView(jobs.job_by_id(db, change.subject), (), ())
             events.append(FeedEvent(change.seq, "job.changed", job_json(view, fires=1)))
+        elif change.kind.startswith("question."):
+            question = questions.by_number(db, int(change.subject))
+            if question is not None:  # a pruned one has no event
+                events.append(FeedEvent(change.seq, change.kind, question_json(question)))
         elif run := runs.get(change.subject):  # a pruned run has no event
             events += [FeedEvent(change.seq, name, run_json(run)) for name in _names(change.kind, run, newest=newest)]
     return events
@@ -123,6 +128,11 @@ class QueueWatch:
     def stir(self) -> None:
         """Read again: a run may have been cancelled."""
         self._reads_left = READS_AFTER_CHANGE
+
+    @property
+    def stirred(self) -> bool:
+        """Whether there may be something to read."""
+        return self._reads_left > 0
 
     def tells(self, run: Run) -> bool:
         """Record that another path notifies of this run; return False if `look` has returned it already."""

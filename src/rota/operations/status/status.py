@@ -16,6 +16,7 @@ from rota.engine.activity import (
 from rota.engine.membership.control import ask
 from rota.engine.membership.locks import serving_pid
 from rota.model.agents import ProviderHold
+from rota.model.attention import Attention
 from rota.model.clock import iso
 from rota.model.errors import NoScheduler, StateError
 from rota.model.records import Abandoned, Run
@@ -28,7 +29,7 @@ from rota.operations.capacity import HoldView, PoolView, held_runs, hold_json, h
 from rota.operations.direct_calls import DirectCallsView, calls_json, direct_calls
 from rota.operations.jobs import list_jobs, project_timezone
 from rota.operations.project.locate import in_scope
-from rota.operations.status.attention import Attention, AttentionItem, need_json, needs_in
+from rota.operations.status.attention import AttentionItem, need_json, needs_in
 from rota.operations.status.heartbeat import Heartbeat, Liveness, heartbeat, serves, with_ticks
 from rota.operations.workers import worker_json
 from rota.rules.schedule.preview import NOTICED, coming_fires
@@ -121,13 +122,15 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
 def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[AttentionItem, ...]:
     """Return all attention items, also acknowledged ones."""
 
-    def read(db: Database) -> tuple[AttentionItem, ...]:
-        living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
-        running = [run for run in run_queries.running_runs(db) if in_scope(run.job, scope)]
-        full, budgets = with_ticks(db, beat, now=now), account_views(db, now=now)
-        return needs_in(db, full, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
+    return store.read(partial(needs_at, beat=beat, zone=zone, now=now, scope=scope))
 
-    return store.read(read)
+
+def needs_at(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[AttentionItem, ...]:
+    """Return all attention items inside a transaction."""
+    living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
+    running = [run for run in run_queries.running_runs(db) if in_scope(run.job, scope)]
+    full, budgets = with_ticks(db, beat, now=now), account_views(db, now=now)
+    return needs_in(db, full, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
 
 
 def _queued(db: Database) -> tuple[Run, ...]:
@@ -169,7 +172,10 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         ],
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
-        "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
+        "attention": [
+            {"name": one.name, "kind": one.kind.value, "what": one.what, "command": one.command}
+            for one in view.attention
+        ],
         "acknowledged": [need_json(need) for need in view.seen],
         "running": [run_json(run) for run in view.running],
         "abandoned": [

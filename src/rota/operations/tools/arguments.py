@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rota.model.clock import iso
 from rota.model.errors import InvalidInstant, ToolArguments, nearest
+from rota.model.notifications import Channel
 from rota.model.records import cut
-from rota.model.spec import FirstRun, OverlapPolicy, Schedule
+from rota.model.spec import FirstRun, JobSpec, OverlapPolicy, Schedule
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import localize, zone
 
@@ -62,16 +64,16 @@ class Times(Arguments):
 
 
 class ScheduleJob(Times):
-    """A complete job; absent fields get their default, also for an existing job."""
+    """A job: absent fields of a new one get their default, those of an existing one stay as they are."""
 
     name: str = Field(
         description="The job's name: letters, digits and . _ -, the first a letter or digit. "
         "The same name again changes the job."
     )
     task: str = Field(
-        min_length=1,
+        "",
         max_length=TASK_LIMIT,
-        description="The complete task for the agent: the run knows nothing of this conversation.",
+        description="The complete task for the agent: the run knows nothing of this conversation. A new job needs it.",
     )
     enabled: bool = Field(default=True, description="Whether the job fires; false disables it.")
     run_once: bool = Field(default=False, description="Whether it ends after its first run.")
@@ -155,6 +157,31 @@ class GetRun(Arguments):
 
     run: Name = Field(description="A run: its identifier, `digest:12`, or a job's name for its newest run.")
     output: bool = Field(default=True, description="Whether to return the end of its output too.")
+    result: bool = Field(default=False, description="Whether to return its whole answer too, not only its summary.")
+
+
+class Permission(Arguments):
+    """A tool call of an agent program."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    tool_name: str = Field(min_length=1, max_length=200, description="The tool.")
+    input: dict[str, Any] = Field(default_factory=dict, description="Its exact arguments.")
+
+
+class AskPerson(Arguments):
+    """A question to a person."""
+
+    question: str = Field(
+        min_length=1,
+        max_length=4000,
+        description="The complete question: the person knows nothing of this conversation.",
+    )
+    choices: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+        default_factory=list, max_length=10, description="The possible answers, at least two; none: a free text."
+    )
+    timeout: int = Field(86_400, ge=60, le=30 * 86_400, description="Seconds to wait for the answer; default: one day.")
+    default: str = Field("", max_length=4000, description="The answer if none comes in time; absent: no answer.")
 
 
 def read(kind: type[A], values: Mapping[str, Any]) -> A:
@@ -197,6 +224,44 @@ def refuse_hiding(key: str, text: str) -> None:
     if hidden := _HIDING.search(text):
         message = f"{key}: holds the invisible character U+{ord(hidden[0]):04X}"
         raise ToolArguments(message, hint="write plain text; line feeds and tabs are fine")
+
+
+TIMES = ("schedule", "interval_seconds", "at")
+
+
+def settings_of(spec: JobSpec) -> dict[str, Any]:
+    """Return what `schedule_job` can set of a job, except its name and its task, as it would be given."""
+    schedule, work = spec.schedule, spec.work
+    agent = work.agent
+    chats = [one.address for one in spec.notify_own if one.channel is Channel.TELEGRAM]
+    chat = next((int(each) for each in chats if each.lstrip("-").isdecimal()), 0)
+    return {
+        "schedule": schedule.cron[0] if len(schedule.cron) == 1 else "",
+        "interval_seconds": int(schedule.interval.total_seconds()) if schedule.interval else 0,
+        "at": iso(schedule.at) if schedule.at else "",
+        "timezone": schedule.timezone,
+        "enabled": spec.enabled,
+        "run_once": schedule.run_once,
+        "timeout_seconds": int(work.timeout.total_seconds()) if work.timeout else 0,
+        "overlap_policy": spec.overlap.policy.value,
+        "provider": agent.agent if agent is not None else "",
+        "model": (agent.model if agent is not None else None) or "",
+        "labels": list(spec.labels),
+        "notify_telegram_chat_id": chat,
+    }
+
+
+def over_stored(wanted: ScheduleJob, spec: JobSpec) -> ScheduleJob:
+    """Return the arguments of a change: the given ones, over the settings and the task of the stored job.
+
+    A disabled job is enabled unless the change says otherwise.
+    """
+    given = wanted.model_dump(include=wanted.model_fields_set)
+    stored = settings_of(spec) | {"enabled": True}
+    if any(given.get(name) for name in TIMES):
+        stored |= dict.fromkeys(TIMES, "") | {"interval_seconds": 0}
+    task = spec.work.agent.prompt if spec.work.agent is not None else ""
+    return ScheduleJob(**{**stored, "task": task, **given})
 
 
 ONE = "give exactly one of `schedule` (cron), `interval_seconds` and `at`"

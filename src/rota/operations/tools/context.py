@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from rota.model.agents import Access
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
 from rota.model.ids import is_id
@@ -74,6 +75,12 @@ def refuse_toolless(maker: Author) -> None:
     """Refuse the tools to an author without rights, and to an agent's run without `rota_tools`."""
     if maker.unknown is not None:
         raise RunUnknown(maker.unknown)
+    if maker.limits is not None and not maker.limits.rota_tools and maker.limits.access is not Access.ASK:
+        raise ToolsRefused(maker.run or maker.name)
+
+
+def refuse_rota_tools(maker: Author) -> None:
+    """Refuse rota's own tools to a run that has a server only for decisions about its tool calls."""
     if maker.limits is not None and not maker.limits.rota_tools:
         raise ToolsRefused(maker.run or maker.name)
 

@@ -11,13 +11,21 @@ from rota.declare.entries import refuse_past
 from rota.model import errors
 from rota.model.clock import EPOCH, iso
 from rota.model.proposals import Author
-from rota.model.records import Run
+from rota.model.records import RESULT_LIMIT, Run
 from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.explain import explain
 from rota.operations.jobs import JobView, job_view, list_jobs, made_by
 from rota.operations.runs import show_run
-from rota.operations.tools.arguments import ExplainJob, GetRun, ListJobs, PreviewSchedule, SearchJobs, schedule_of
+from rota.operations.tools.arguments import (
+    ExplainJob,
+    GetRun,
+    ListJobs,
+    PreviewSchedule,
+    SearchJobs,
+    schedule_of,
+    settings_of,
+)
 from rota.operations.tools.catalog import Answer
 from rota.operations.tools.context import ToolContext
 from rota.rules.agents import CHECKED_FIRES, shortest_gap
@@ -68,6 +76,7 @@ def job_answer(view: JobView, maker: Author, *, task_limit: int = SHORT) -> Answ
         "run_once": job.spec.schedule.run_once,
         "task": None if work is None else quoted(task, f"task of job {job.name}", limit=task_limit),
         "labels": list(job.spec.labels),
+        "settings": settings_of(job.spec),
         "made_by": None if made is None else made.by,
         "yours": made is not None and made.by == maker.name,
         "expires_at": None if made is None else iso_or_none(made.expires_at),
@@ -201,6 +210,9 @@ def get_run(ctx: ToolContext, wanted: GetRun) -> Answer:
         "job": job_answer(job, ctx.maker),
         "trigger": run.trigger.value,
         "attempt": run.attempt,
+        "result": quoted(view.result, f"result of {run.handle}", limit=RESULT_LIMIT)
+        if wanted.result and view.result
+        else None,
         "output": _output(ctx, run.id, run.handle) if wanted.output else None,
         "notice": NOTICE,
     }

@@ -1,6 +1,7 @@
 """The tools for agents: typed functions with JSON Schemas, and the actions behind them."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rota.agents.registry import adapter
 from rota.declare.entries import notes_on
 from rota.engine.membership.control import wake
 from rota.model.clock import Clock
-from rota.model.errors import OverlapRefused, RotaError, ToolArguments, UnknownJob, UnknownTool
+from rota.model.errors import OverlapRefused, RotaError, ToolArguments, TooManyQuestions, UnknownJob, UnknownTool
 from rota.model.ids import is_id
 from rota.model.notifications import Event
 from rota.model.proposals import AgentPolicy, Author
@@ -20,13 +21,15 @@ from rota.model.spec import JobSpec
 from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.operations.admin.secrets import notes_on_targets
 from rota.operations.jobs import find_job, job_view
-from rota.operations.proposal_actions import put_made, refuse_others, remove, switch_off
+from rota.operations.proposal_actions import lives, put_made, refuse_others, remove, switch_off
+from rota.operations.questions.asking import Asking, ask_person
+from rota.operations.questions.permissions import CallDecision, decide
 from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
 from rota.operations.status.heartbeat import SWITCHED_OFF, heartbeat, switched_off
 from rota.operations.tools import arguments, reads
-from rota.operations.tools.catalog import TOOLS, Answer, Tool, tools_of
-from rota.operations.tools.context import Declare, ToolContext
+from rota.operations.tools.catalog import PERMISSION_TOOL, TOOLS, Answer, Tool, tools_of
+from rota.operations.tools.context import Declare, ToolContext, refuse_rota_tools
 from rota.operations.tools.reads import NOTICE
 from rota.rules.agents import held_back
 from rota.rules.schedule.preview import next_fires
@@ -39,7 +42,8 @@ TELEGRAM_EVENTS = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.va
 
 
 def schedule(ctx: ToolContext, wanted: arguments.ScheduleJob) -> Answer:
-    """Answer `schedule_job`."""
+    """Answer `schedule_job`; a change of a job keeps what is not given."""
+    wanted = ctx.store.read(partial(_complete, wanted=wanted, ctx=ctx))
     for key in ("task", "provider", "model"):
         arguments.refuse_hiding(key, getattr(wanted, key))
     if not wanted.task.strip():
@@ -56,6 +60,15 @@ def schedule(ctx: ToolContext, wanted: arguments.ScheduleJob) -> Answer:
         answer["waits_for_approval"] = reads.WAITS
         answer["next_fires_if_approved"] = reads.fires_answer(fires, spec.schedule.timezone)
     return answer
+
+
+def _complete(db: Database, wanted: arguments.ScheduleJob, ctx: ToolContext) -> arguments.ScheduleJob:
+    """Return the arguments with those of the author's own job of this name, if there is one."""
+    name = next((name for name in jobs.job_names(db) if name.casefold() == wanted.name.casefold()), None)
+    stored = None if name is None else jobs.job_by_name(db, name)
+    if stored is None or not lives(stored, ctx.now()) or stored.made is None or stored.made.by != ctx.maker.name:
+        return wanted
+    return arguments.over_stored(wanted, stored.spec)
 
 
 def _keys(ctx: ToolContext, wanted: arguments.ScheduleJob) -> dict[str, Any]:
@@ -145,6 +158,15 @@ def start(ctx: ToolContext, wanted: arguments.TriggerJob) -> Answer:
     }
 
 
+def ask(ctx: ToolContext, wanted: arguments.AskPerson) -> Answer:
+    """Answer `ask_person`."""
+    question = Asking(wanted.question, wanted.choices, timedelta(seconds=wanted.timeout), wanted.default or None)
+    asked = ctx.store.write(partial(ask_person, author=ctx.maker, wanted=question, now=ctx.now()))
+    wake(ctx.state)
+    found = asked.question
+    return {"question": found.number, "state": found.state.value, "answer": found.answer, "next": asked.next}
+
+
 HANDLERS: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
     "schedule_job": schedule,
     "list_jobs": reads.list_all,
@@ -152,6 +174,7 @@ HANDLERS: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
     "unschedule_job": unschedule,
     "preview_schedule": reads.preview,
     "trigger_job": start,
+    "ask_person": ask,
     "explain_job": reads.why,
     "get_run": reads.get_run,
 }
@@ -180,6 +203,9 @@ class Toolbox:
 
     def call(self, name: str, given: Mapping[str, Any]) -> Answer:
         """Call a tool; raise RotaError with a text that a model can act on."""
+        if name == PERMISSION_TOOL:
+            return self._permit(given)
+        refuse_rota_tools(self._ctx.maker)
         described = TOOLS.get(name)
         if described is None:
             raise UnknownTool(name, list(TOOLS))
@@ -192,6 +218,18 @@ class Toolbox:
         except RotaError as error:
             error.hint = reads.hint_of(error)
             raise
+
+    def _permit(self, given: Mapping[str, Any]) -> Answer:
+        """Return the decision about a tool call in the form of the agent program."""
+        wanted, ctx = arguments.read(arguments.Permission, given), self._ctx
+        store = self._audited(PERMISSION_TOOL, wanted).store
+        try:
+            verdict = decide(store, ctx.maker, wanted.tool_name, wanted.input, now=ctx.now)
+        except TooManyQuestions as error:
+            verdict = CallDecision(why=error.message)
+        if verdict.allowed:
+            return {"behavior": "allow", "updatedInput": wanted.input}
+        return {"behavior": "deny", "message": f"not permitted: {verdict.why}"}
 
     def _audited(self, name: str, wanted: arguments.Arguments) -> ToolContext:
         ctx = self._ctx

@@ -16,6 +16,7 @@ from rota.engine.membership.locks import SERVE_LOCK, life_here
 from rota.model.amounts import counted
 from rota.model.clock import from_ms, to_ms
 from rota.model.notifications import Event, Target
+from rota.model.questions import Subject
 from rota.model.records import ProcessIdentity
 from rota.model.spec import JobSpec
 from rota.model.states import REASONS, Reason, Status
@@ -30,8 +31,10 @@ from rota.store.migrate import SERVER, Schema, expected_schema, present_schema
 from rota.store.rows import read_spec
 from rota.store.sqlite.store import is_held
 from rota.store.tables import processes
+from rota.store.tables.jobs import provisional_jobs, stored_digest
 from rota.store.tables.notifications import TARGETS_AT_KEY, TARGETS_KEY, targets
 from rota.store.tables.processes import is_shared
+from rota.store.tables.questions import pending_of_job
 
 MAX_ROWS = 1_000
 MAX_PROBLEMS = 20
@@ -78,6 +81,10 @@ def check_rows(db: Database, findings: AuditFindings, *, chosen: Collection[str]
     _check_pools(db, findings, jobs)
     _check_budgets(db, findings)
     _check_work(db, findings)
+    _check_questions(db, findings)
+    runs(Check.CHAT, "audit_replies", str)
+    for subject, what in db.rows("audit_chats", limit=MAX_ROWS):
+        findings.violation(Check.CHAT, f"the message about {subject} {what}")
     slack = MACHINE_SLACK_MS if is_shared(db) else CLOCK_SLACK_MS
     direct_slack = ANY_SLACK_MS if stepped else slack
     for call_id, job, what in db.rows("audit_direct", jobs=jobs, slack=direct_slack, limit=MAX_ROWS):
@@ -197,11 +204,10 @@ def _check_pools(db: Database, findings: AuditFindings, jobs: str | None) -> Non
     for lane, key, drawn in db.rows("audit_lanes"):
         findings.violation(Check.POOL, f"lane {lane} is {key!r}, but draws {drawn!r}")
     runs = partial(_check_runs, db, findings, jobs=jobs)
-    runs(
-        Check.POOL,
-        "audit_lanes_used",
-        lambda lane, wanted: f"stands in the lane {lane!r}, but its definition draws {wanted!r}",
-    )
+    for job, number, lane, wanted in db.rows("audit_lanes_used", jobs=jobs, limit=MAX_ROWS):
+        if lane not in _lanes_of_choices(db, job, number):
+            text = f"stands in the lane {lane!r}, but its definition draws {wanted!r}"
+            findings.violation(Check.POOL, text, job=job, run=f"{job}:{number}")
     aging = db.row("meta_get", key=AGING_KEY) is not None
     under = " under aging" if aging else ""
     runs(
@@ -212,6 +218,13 @@ def _check_pools(db: Database, findings: AuditFindings, jobs: str | None) -> Non
     )
 
 
+def _lanes_of_choices(db: Database, job: str, number: int) -> list[str]:
+    """Return the lanes of a run whose job has a list of agents."""
+    row = db.row("audit_choices", job=job, number=number)
+    choices = [] if row is None or row[0] is None else json.loads(row[0])
+    return [",".join(f"{draw['pool']}={draw['cost']}" for draw in choice["pools"]) for choice in choices]
+
+
 def _check_work(db: Database, findings: AuditFindings) -> None:
     """Check that runs that ended or wait hold no work item, and that one run holds an item."""
     for handle, source, item in db.rows("audit_work", limit=MAX_ROWS):
@@ -220,6 +233,18 @@ def _check_work(db: Database, findings: AuditFindings) -> None:
     for source, item, handles in db.rows("audit_work_doubled", limit=MAX_ROWS):
         name = source.partition(" {")[0]
         findings.violation(Check.WORK, f"the item {item!r} of {name} is held more than once: {handles}")
+
+
+def _check_questions(db: Database, findings: AuditFindings) -> None:
+    """Check that each open question has a live subject, and each answered one its effect."""
+    for number, job, what in db.rows("audit_questions", limit=MAX_ROWS):
+        findings.violation(Check.QUESTION, f"question {number} {what}", job=job)
+    for job in provisional_jobs(db):
+        asked = [one for one in pending_of_job(db, job.id) if one.subject is Subject.PROPOSAL and one.is_open]
+        if [one.digest for one in asked] != [stored_digest(db, job)]:
+            findings.violation(
+                Check.QUESTION, "it waits for approval without a question about its definition", job=job.name
+            )
 
 
 def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: AuditFindings, *, now: int) -> None:
@@ -337,6 +362,8 @@ def check_deliveries(db: Database, findings: AuditFindings, *, jobs: str | None,
     for handle, target, event in db.rows("audit_pending", limit=MAX_ROWS):
         text = f"the delivery of {event} to {target} waits without a next attempt, or is over and has one"
         findings.violation(Check.DELIVERY, text, run=handle)
+    for (topic,) in db.rows("audit_attention", limit=MAX_ROWS):
+        findings.violation(Check.DELIVERY, f"the item {topic!r} is stored under another topic, or as an event of a run")
     stored, targets_at = db.row("meta_get", key=TARGETS_KEY), db.row("meta_get", key=TARGETS_AT_KEY)
     _check_runs(
         db,

@@ -13,6 +13,7 @@ from rota.model.errors import UnknownJob
 from rota.operations.verify import rows
 from rota.operations.verify.ledger import AuditedJob, Ledger, SpanKind, check_spans, read_rows, read_spans, stretches_of
 from rota.operations.verify.report import AuditFindings, AuditReport
+from rota.operations.verify.stats import check_stats
 from rota.runners.processes import alive as process_alive
 from rota.store.driver import Database, Store
 from rota.store.tables import notifications
@@ -65,6 +66,7 @@ def _audit(
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
     if chosen is None:
         rows.check_counters(db, findings)
+    check_stats(db, findings, chosen=chosen, since=since)
     counted = db.row("audit_count", jobs=_filter(chosen))
     findings.count(rows=counted[0] if counted else 0)
     if findings.counts["spans_left_out"]:

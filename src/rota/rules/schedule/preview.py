@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice, zip_longest
+from itertools import islice
 
 from cronsim import CronSim
 from msgspec import Struct
@@ -188,22 +188,6 @@ def _following(schedule: Schedule, nominal: datetime | None, interval: timedelta
 
 
 COMPARED_FIRES = 200
-
-
-class Difference(Struct, frozen=True):
-    """The first fire on which two readings differ; None for a reading without further fires."""
-
-    cron: datetime | None
-    rota: datetime | None
-
-
-def compare_fires(cron: str, tz: str, *, after: datetime, count: int = COMPARED_FIRES) -> Difference | None:
-    """Return the first difference between cron's next fires and rota's, or None."""
-    ours = (fire.at for fire in next_fires(Schedule(cron=(normalise(cron),), timezone=tz), after, count))
-    for theirs, own in zip_longest(peer_fires(cron, tz, after=after, count=count), ours):
-        if theirs != own:
-            return Difference(theirs, own)
-    return None
 
 
 def peer_fires(cron: str, tz: str, *, after: datetime, count: int) -> list[datetime]:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.errors import InvalidParameterValue
@@ -27,6 +27,9 @@ from rota.store.postgres.pipeline import (
 )
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.queries import load_queries
+
+if TYPE_CHECKING:
+    from rota.store.tallies import Ended
 
 CHANNEL = b"rota"
 LISTEN = Statement(b"LISTEN " + CHANNEL)
@@ -177,6 +180,7 @@ class PostgresDatabase:
         self._next_prefetched: dict[tuple[Any, ...], PendingResult] | None = None
         self._prefetch_next: driver.Operation[None] | None = None
         self.counted: driver.Counts = {}
+        self.ended: list[Ended] = []
         self.announces = announces
 
     def rows(self, query: str, /, **params: Any) -> list[driver.Row]:
@@ -425,7 +429,7 @@ class Batches:
                 database.start_operation(item.options.prefetch, following=prefetch_next)
                 return driver.Done(item.future, item.operation(database))
         link.later(SAVEPOINT)
-        counted = database.counted.copy()
+        counted, ended = database.counted.copy(), len(database.ended)
         try:
             database.start_operation(item.options.prefetch)
             done = driver.Done(item.future, item.operation(database))
@@ -437,6 +441,7 @@ class Batches:
                 link.settle()  # a queued statement may fail too, and the server skips the rest
             link.later(ROLLBACK_TO)
             database.counted = counted
+            del database.ended[ended:]
             done = driver.Done(item.future, error=ours(self.place, error))
         link.later(RELEASE)
         return done

@@ -41,6 +41,7 @@ DELETE FROM direct_hold WHERE execution_id = :id AND (CAST(:epoch AS bigint) IS 
 -- name: direct_finish
 UPDATE call SET finished_at = :finished_at, status = :status, exit_code = :exit_code, error = :error, artifacts = :artifacts
 WHERE id = :id AND finished_at IS NULL
+RETURNING job_id, version
 
 -- name: direct_adopt
 UPDATE direct_hold SET epoch = :epoch WHERE execution_id = :id AND epoch = :expected

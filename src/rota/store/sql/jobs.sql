@@ -49,6 +49,9 @@ UPDATE job SET booted = :boot WHERE id = :id
 -- name: job_version_spec
 SELECT spec FROM job_version WHERE job_id = :job_id AND version = :version
 
+-- name: job_version_digest
+SELECT digest FROM job_version WHERE job_id = :job_id AND version = :version
+
 -- name: job_versions
 SELECT version, spec, schedules, paused, since, until FROM job_version
 WHERE job_id = :job_id AND version < :below ORDER BY version DESC LIMIT :limit
@@ -104,10 +107,12 @@ UPDATE job SET held_for = :held_for, anchored_at = :anchored_at, used_up_at = :u
 WHERE id = :id AND version = :version AND paused_at IS NOT NULL
 
 -- name: job_standing
--- What the end of a run affects in its job: a count of failures, runs that wait, notifications, the shared poll.
+-- What the end of a run affects in its job: a count of failures, runs that wait, notifications, the shared poll, questions.
 SELECT failures,
     EXISTS (SELECT 1 FROM live WHERE live.job = job.seq AND live.state = 0 AND live.waiting_for IN ('predecessor', 'replaced_run')),
-    EXISTS (SELECT 1 FROM notifying WHERE job_id = :id), name = 'rota/poll'
+    EXISTS (SELECT 1 FROM notifying WHERE job_id = :id) OR EXISTS (SELECT 1 FROM pinging WHERE job_id = :id), name = 'rota/poll',
+    EXISTS (SELECT 1 FROM question WHERE question.job_id = :id AND (question.state = 'open' OR question.waits = 1
+        OR (question.used_by IS NULL AND question.answer IS NOT NULL AND question.call IS NULL AND question.subject <> 'proposal')))
 FROM job WHERE id = :id
 
 -- name: job_count_failure

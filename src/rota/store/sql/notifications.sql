@@ -1,7 +1,7 @@
 -- name: delivery_insert
-INSERT INTO delivery (id, run_id, handle, event, target, own, endpoint, next_at, created_at)
-VALUES (:id, :run_id, :handle, :event, :target, :own, :endpoint, :now, :now)
-ON CONFLICT (run_id, event, target) DO NOTHING
+INSERT INTO delivery (id, run_id, handle, event, target, own, endpoint, next_at, created_at, subject, payload, line)
+VALUES (:id, :run_id, :handle, :event, :target, :own, :endpoint, :now, :now, :subject, :payload, :line)
+ON CONFLICT (subject, event, target) DO NOTHING
 
 -- name: delivery_take
 UPDATE delivery SET attempts = attempts + 1, next_at = :until WHERE id = :id AND next_at <= :now
@@ -14,7 +14,8 @@ WHERE id = :id AND next_at IS NOT NULL
 UPDATE delivery SET next_at = :next_at, answer = :answer, error = :error WHERE id = :id AND next_at IS NOT NULL
 
 -- name: delivery_list
-SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error
+SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error,
+    subject, payload, line
 FROM delivery
 WHERE (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:run_id AS text) IS NULL OR run_id = :run_id)
@@ -23,11 +24,13 @@ WHERE (CAST(:status AS text) IS NULL OR status = :status)
 ORDER BY created_at DESC, id DESC LIMIT :limit
 
 -- name: delivery_of_run
-SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error
+SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error,
+    subject, payload, line
 FROM delivery WHERE run_id = :run_id ORDER BY created_at, id
 
 -- name: delivery_find
-SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error
+SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error,
+    subject, payload, line
 FROM delivery WHERE id = :id OR substr(id, length(id) - length(:id) + 1) = lower(:id) ORDER BY created_at DESC LIMIT 2
 
 -- name: deliveries_failed

@@ -1,5 +1,5 @@
 -- name: pools_all
-SELECT pool.name, pool.capacity, pool.used, pool.declared, hold.until FROM pool LEFT JOIN provider_hold AS hold ON hold.pool = pool.name
+SELECT pool.name, pool.capacity, pool.used, pool.declared, hold.until, coalesce(hold.problem, '') FROM pool LEFT JOIN provider_hold AS hold ON hold.pool = pool.name
 ORDER BY pool.name
 
 -- name: pools_drop
@@ -23,6 +23,9 @@ WHERE name = :name AND (CAST(:cost AS bigint) < 0 OR (used + :cost <= capacity
 -- name: lane_by_key
 SELECT id FROM lane WHERE key = :key
 
+-- name: lane_key
+SELECT key FROM lane WHERE id = :id
+
 -- name: lane_insert
 INSERT INTO lane (key) VALUES (:key) ON CONFLICT (key) DO NOTHING
 
@@ -39,27 +42,30 @@ UPDATE run SET params = :params WHERE id = :id AND EXISTS (SELECT 1 FROM live WH
 UPDATE run SET priority = :priority WHERE id = :id AND EXISTS (SELECT 1 FROM live WHERE live.run = run.seq AND live.state < 2)
 
 -- name: holds_all
-SELECT pool, until, stated, refusals, why, run_id, set_at FROM provider_hold ORDER BY pool
+SELECT pool, until, stated, refusals, why, run_id, set_at, problem, since FROM provider_hold ORDER BY pool
 
 -- name: hold_of
-SELECT pool, until, stated, refusals, why, run_id, set_at FROM provider_hold WHERE pool = :pool
+SELECT pool, until, stated, refusals, why, run_id, set_at, problem, since FROM provider_hold WHERE pool = :pool
 {{FOR NO KEY UPDATE}}
 
 -- name: hold_put
-INSERT INTO provider_hold (pool, until, stated, refusals, why, run_id, set_at)
-VALUES (:pool, :until, :stated, :refusals, :why, :run_id, :set_at)
+INSERT INTO provider_hold (pool, until, stated, refusals, why, run_id, set_at, problem, since)
+VALUES (:pool, :until, :stated, :refusals, :why, :run_id, :set_at, :problem, :since)
 ON CONFLICT (pool) DO UPDATE SET until = excluded.until, stated = excluded.stated, refusals = excluded.refusals, why = excluded.why,
-    run_id = excluded.run_id, set_at = excluded.set_at
+    run_id = excluded.run_id, set_at = excluded.set_at, problem = excluded.problem, since = excluded.since
 
 -- name: hold_forget
 DELETE FROM provider_hold WHERE pool = :pool RETURNING until
 
 -- name: holds_end
--- The count of refusals stays until a run succeeds.
-UPDATE provider_hold SET until = NULL WHERE until <= :now RETURNING pool
+-- The count of refusals stays until a run succeeds. A missing login holds until a check finds one.
+UPDATE provider_hold SET until = NULL WHERE until <= :now AND problem <> 'auth' RETURNING pool
 
 -- name: hold_next_end
-SELECT min(until) FROM provider_hold
+SELECT min(until) FROM provider_hold WHERE problem <> 'auth'
+
+-- name: hold_next_check
+SELECT min(until) FROM provider_hold WHERE problem = 'auth'
 
 -- name: holds_shift
 UPDATE provider_hold SET until = until - :back, set_at = set_at - :back WHERE until IS NOT NULL AND stated = 0

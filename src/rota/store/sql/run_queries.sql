@@ -160,3 +160,22 @@ SELECT run.* FROM run_now AS run WHERE run.retry_of = :id AND run.trigger = 'ret
 SELECT run.id FROM live JOIN run ON run.seq = live.run LEFT JOIN run root ON root.id = run.chain_id
 WHERE live.job = (SELECT seq FROM job WHERE id = :job_id) AND coalesce(root.trigger, run.trigger) = 'backfill'
 ORDER BY coalesce(run.chain_id, run.id) DESC, run.id DESC LIMIT 1
+
+-- name: result_save
+INSERT INTO result (run, text, at) SELECT seq, CAST(:text AS text), CAST(:now AS bigint) FROM run WHERE id = :run_id ON CONFLICT DO NOTHING
+
+-- name: result_of_run
+SELECT result.text FROM result JOIN run ON run.seq = result.run WHERE run.id = :run_id
+
+-- name: result_of_job
+SELECT coalesce(result.text, ended.result_summary)
+FROM job JOIN ended ON ended.job = job.seq JOIN run ON run.seq = ended.run LEFT JOIN result ON result.run = ended.run
+WHERE job.name = :name AND ended.status = 4 ORDER BY ended.finished_at DESC, run.number DESC LIMIT 1
+
+-- name: result_of_member
+SELECT coalesce(result.text, ended.result_summary)
+FROM run JOIN job ON job.seq = run.job JOIN ended ON ended.run = run.seq LEFT JOIN result ON result.run = ended.run
+WHERE run.group_id = :group_id AND job.name = :name AND ended.status = 4 ORDER BY run.number DESC LIMIT 1
+
+-- name: result_old
+SELECT 1 FROM result WHERE at < :before LIMIT 1

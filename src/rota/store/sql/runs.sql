@@ -41,6 +41,9 @@ SELECT min(not_before) FROM live WHERE not_before IS NOT NULL
 SELECT coalesce(decisions, '{}') FROM live WHERE run = (SELECT seq FROM run WHERE id = :id)
 {{FOR NO KEY UPDATE}}
 
+-- name: run_note_held
+UPDATE live SET decisions = :decisions WHERE run = (SELECT seq FROM run WHERE id = :id) AND epoch = :epoch
+
 -- name: run_note
 UPDATE live SET decisions = :decisions WHERE run = (SELECT seq FROM run WHERE id = :id)
 

@@ -78,6 +78,13 @@ SELECT handle, target, event FROM delivery
 WHERE (status = 'PENDING') <> (next_at IS NOT NULL) OR (status = 'PENDING') = (finished_at IS NOT NULL)
 LIMIT :limit
 
+-- name: audit_attention
+-- Items whose topic does not name them, and messages about items that have a run.
+SELECT topic FROM attention WHERE topic <> kind || ':' || name
+UNION ALL
+SELECT subject FROM delivery WHERE event IN ('attention', 'resolved') AND run_id IS NOT NULL
+LIMIT :limit
+
 -- name: audit_restored
 SELECT max(at) FROM event WHERE kind = 'restored'
 
@@ -98,7 +105,7 @@ WHERE job.id = :job_id AND delivery.event IN ('late', 'missed', 'recovered')
 -- The runs of a job with targets, with the trigger of their chain, and whether they were retried.
 SELECT run.number, run.status, coalesce(begun.id, run.id), coalesce(begun.trigger, run.trigger), run.scheduled_for,
     run.created_at, run.finished_at, run.decisions,
-    EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = run.id AND later.trigger = 'retry')
+    EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = run.id AND later.trigger IN ('retry', 'answer'))
 FROM run_now AS run LEFT JOIN run AS begun ON begun.id = run.chain_id
 WHERE run.job_id = :job_id AND run.number > :after
 ORDER BY run.number LIMIT :limit
@@ -130,3 +137,36 @@ SELECT status, worker_id, CAST(sum(kept) AS bigint), CAST(sum(counted) AS bigint
     SELECT CASE WHEN live.held THEN 'RUNNING' ELSE 'QUEUED' END, coalesce((SELECT id FROM worker WHERE seq = live.worker), ''), 0, live.number
     FROM (SELECT state >= 2 AS held, worker, count(*) AS number FROM live GROUP BY 1, 2) AS live) AS counters
 GROUP BY status, worker_id HAVING sum(kept) <> sum(counted)
+
+-- name: audit_questions
+-- An open question has a live subject; an answered one had its effect.
+SELECT * FROM (
+    SELECT question.number, job.name, CASE
+        WHEN question.state = 'open' AND question.subject = 'proposal' AND (job.provisional_at IS NULL OR job.retired_at IS NOT NULL)
+            THEN 'is open, but its job does not wait for approval'
+        WHEN question.state = 'open' AND question.subject = 'job' AND job.retired_at IS NOT NULL THEN 'is open, but its job was removed'
+        WHEN question.state = 'open' AND question.call IS NOT NULL AND asking.run IS NULL THEN 'is open, but its run has ended'
+        WHEN question.state = 'open' AND question.used_by IS NOT NULL AND getting.run IS NULL THEN 'is open, but the run that waits for it has ended'
+        WHEN question.waits = 1 AND asking.run IS NULL THEN 'waits for the end of a run that has ended'
+        WHEN question.state <> 'open' AND getting.waiting_for = 'answer' AND NOT EXISTS (
+            SELECT 1 FROM question AS other WHERE other.used_by = question.used_by AND other.state = 'open')
+            THEN 'is ' || question.state || ', but its run still waits for the answer'
+        WHEN question.state = 'answered' AND question.subject = 'proposal' AND question.answer = 'reject' AND job.provisional_at IS NOT NULL
+            AND job.provisional_at < question.ended_at THEN 'is answered with reject, but its job still waits for approval'
+        WHEN question.state = 'answered' AND question.subject = 'proposal' AND question.answer = 'approve' AND job.provisional_at IS NOT NULL
+            AND job.provisional_at < question.ended_at THEN 'is answered with approve, but its job still waits for approval'
+    END AS what
+    FROM question JOIN job ON job.id = question.job_id
+    LEFT JOIN run AS asked ON asked.id = question.run_id LEFT JOIN live AS asking ON asking.run = asked.seq
+    LEFT JOIN run AS used ON used.id = question.used_by LEFT JOIN live AS getting ON getting.run = used.seq) AS looked
+WHERE what IS NOT NULL LIMIT :limit
+
+-- name: audit_chats
+-- A notice has a text, and a question the digest that its message shows.
+SELECT kind || ' ' || subject, what FROM (
+    SELECT kind, subject, CASE
+        WHEN state = 'PENDING' AND kind = 'notice' AND body = '' THEN 'has no text'
+        WHEN kind = 'question' AND body = '' THEN 'does not name what it showed'
+        END AS what
+    FROM chat_message) AS looked
+WHERE what IS NOT NULL LIMIT :limit

@@ -21,6 +21,8 @@ from rota.store.queries import load_queries
 if TYPE_CHECKING:
     import asyncio
 
+    from rota.store.tallies import Ended
+
 T = TypeVar("T")
 
 APPLICATION_ID = 0x726F7461  # "rota"
@@ -54,6 +56,7 @@ class SqliteDatabase:
         self._connection = connection
         self._queries = queries
         self.counted: driver.Counts = {}
+        self.ended: list[Ended] = []
         self.announces = False
         self.prefetched: dict[tuple[Any, ...], list[driver.Row]] = {}
 
@@ -173,6 +176,10 @@ class SqliteStore:
             self._opened.clear()
         self._local = threading.local()
 
+    def relax(self) -> None:
+        """Do not wait for the disk on this thread: the file is thrown away."""
+        self._connection().execute("PRAGMA synchronous = OFF").fetchall()
+
     def keep(self, connection: apsw.Connection) -> None:
         """Use this connection on the calling thread."""
         self._head = self._head or read_head(self.path)
@@ -237,7 +244,7 @@ class SqliteStore:
             return driver.Done(item.future, item.operation(database))
         connection.execute("SAVEPOINT operation")
         database.prefetched.clear()
-        counted = database.counted.copy()
+        counted, ended = database.counted.copy(), len(database.ended)
         try:
             with translated(self.path):
                 done = driver.Done(item.future, item.operation(database))
@@ -246,6 +253,7 @@ class SqliteStore:
                 raise  # full or broken disk: SQLite has rolled everything back, so all operations get this error
             connection.execute("ROLLBACK TO operation")
             database.counted = counted
+            del database.ended[ended:]
             done = driver.Done(item.future, error=error)
         connection.execute("RELEASE operation")
         return done

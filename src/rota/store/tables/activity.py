@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from rota.model.agents import Certification
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.serialize import decode, encode
 from rota.model.spec import JobSpec, Mode, QuietHours, QuietPolicy
@@ -34,6 +36,21 @@ class Planned(Struct, frozen=True):
 def touch(db: Database, *, what: str, now: datetime) -> None:
     """Store an activity."""
     db.execute("activity_touch", now=to_ms(now), what=what)
+
+
+CERTIFIED = "certified "
+"""The beginning of the keys of certifications, before the name of the adapter."""
+
+
+def certification(db: Database, adapter: str) -> Certification | None:
+    """Return the newest certification of an adapter's program, None without one."""
+    row = db.row("meta_get", key=CERTIFIED + adapter)
+    return None if row is None else msgspec.json.decode(row[0], type=Certification)
+
+
+def save_certification(db: Database, made: Certification) -> None:
+    """Store the certification of a program in the place of the one before."""
+    db.execute("meta_set", key=CERTIFIED + made.adapter, value=msgspec.json.encode(made).decode())
 
 
 def last_activity(db: Database) -> Activity | None:

@@ -293,6 +293,11 @@ def used_by_model(db: Database, began: Began, *, now: datetime) -> list[Used]:
     return [_used(row) for row in db.records("usage_by_model", **_params(began, now))]
 
 
+def used_by_outcome(db: Database, began: Began, *, now: datetime) -> list[Used]:
+    """Return the usage of each outcome: `completed checked`, `failed postcondition_failed`."""
+    return [_used(row) for row in db.records("usage_by_outcome", **_params(began, now))]
+
+
 def used_by_quarter(db: Database, began: Began, *, now: datetime) -> list[tuple[datetime, Used]]:
     """Return the usage of each quarter of an hour, in order: a day of any time zone has whole ones."""
     rows = db.records("usage_by_quarter", quarter=QUARTER // MILLISECOND, **_params(began, now))

@@ -9,10 +9,12 @@ from msgspec import Struct
 from rota.model.clock import from_ms_or_none, to_ms
 from rota.model.records import Execution, Outcome, ProcessIdentity
 from rota.model.spec import Draw
+from rota.rules.stats import usage_tally
 from rota.store.driver import Database
 from rota.store.rows import Record, columns_of, execution_of, record_by_name
 from rota.store.tables.queue import draws_of
-from rota.store.tables.runs import artifacts_of
+from rota.store.tables.runs import agent_of, artifacts_of
+from rota.store.tallies import call_ended
 
 RESERVED_SLOT = "reserved slot"
 """The name of a call without a job."""
@@ -132,7 +134,7 @@ def finish(db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, a
     """Store the end of a call of `epoch`, None: of any; return False if another process ended it first."""
     if db.execute("direct_let_go", id=call_id, epoch=epoch) != 1:
         return False
-    changed = db.execute(
+    ended = db.rows(
         "direct_finish",
         id=call_id,
         finished_at=to_ms(at),
@@ -141,7 +143,10 @@ def finish(db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, a
         error=outcome.error,
         artifacts=artifacts_of(outcome, reason=outcome.reason),
     )
-    return changed == 1
+    for job_id, version in ended:
+        usage = usage_tally(outcome.usage, agent_of(db, job_id, version))
+        db.ended.append(call_ended(job_id, usage, at=to_ms(at)))
+    return len(ended) == 1
 
 
 def adopt(db: Database, call_id: str, *, epoch: int, expected: int) -> bool:

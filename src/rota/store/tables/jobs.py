@@ -24,6 +24,13 @@ from rota.store.rows import (
     write_spec,
 )
 
+TIMEZONE_KEY = "timezone"
+
+
+def timezone_of(db: Database) -> str:
+    """Return the time zone of the project."""
+    return str(value_of(db, "meta_get", key=TIMEZONE_KEY) or "UTC")
+
 
 def job_by_id(db: Database, job_id: str) -> Job:
     """Return the job with this identifier; it must exist. A transaction that writes locks its row."""
@@ -318,12 +325,13 @@ def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
 
 
 class JobState(NamedTuple):
-    """The parts of a job that the end of a run affects: failures in a row, waiting runs, notifications, the poll."""
+    """The parts of a job that the end of a run affects: failures, waiting runs, notifications, poll and questions."""
 
     failures: int
     waited_for: bool
     notifies: bool
     polls: bool
+    asks: bool
 
 
 def prefetch_standing(db: Database, job_id: str) -> None:
@@ -374,6 +382,14 @@ def digest_of(spec: JobSpec) -> str:
     import hashlib
 
     return hashlib.sha256(write_spec(spec).encode()).hexdigest()
+
+
+def stored_digest(db: Database, job: Job) -> str:
+    """Return the digest of the definition of a job as it was stored.
+
+    It differs from `digest_of` for a definition that an earlier version of rota stored with fewer keys.
+    """
+    return str(value_of(db, "job_version_digest", job_id=job.id, version=job.version))
 
 
 def set_made(db: Database, job_id: str, made: Provenance | None) -> None:

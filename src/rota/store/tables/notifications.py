@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 
@@ -34,6 +35,12 @@ def targets(db: Database) -> dict[str, Target]:
     return {name: decode(Target, value) for name, value in stored.items()}
 
 
+def declared_at(db: Database) -> str | None:
+    """Return the mark of the last change of the declared targets, None before the first."""
+    found = value_of(db, "meta_get", key=TARGETS_AT_KEY)
+    return None if found is None else str(found)
+
+
 def declare_targets(db: Database, declared: Mapping[str, Target], *, now: datetime) -> None:
     """Set the declared targets."""
     if targets(db) != dict(declared):
@@ -54,6 +61,39 @@ def insert(db: Database, target: Target, event: Event, *, run_id: str, handle: s
         own=write_json(encode(target)) if own else None,
         endpoint=target.endpoint,
         now=to_ms(now),
+        subject=run_id,
+        payload=None,
+        line=None,
+    )
+
+
+def insert_message(
+    db: Database,
+    target: Target,
+    event: Event,
+    *,
+    subject: str,
+    payload: Mapping[str, Any],
+    now: datetime,
+    handle: str = "",
+    run_id: str | None = None,
+    line: str | None = None,
+    own: bool = False,
+) -> None:
+    """Store a delivery of a message to a target; one about the same subject is not repeated."""
+    db.execute(
+        "delivery_insert",
+        id=f"msg_{new_id(now)}",
+        run_id=run_id,
+        handle=handle,
+        event=event,
+        target=target.name,
+        own=write_json(encode(target)) if own else None,
+        endpoint=target.endpoint,
+        now=to_ms(now),
+        subject=subject,
+        payload=write_json(payload),
+        line=line,
     )
 
 

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rota.model.agents import ProviderHold, provider_of, provider_pool
+from rota.model.agents import AgentProblem, ProviderHold, provider_of, provider_pool
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.ids import created_ms
 from rota.model.records import Abandoned, Run
-from rota.model.spec import Draw
+from rota.model.spec import Draw, JobSpec
+from rota.rules.agents import with_pools
 from rota.rules.queue_order import NO_POOLS, Head, Pool, Room, place_of
 from rota.store.driver import Database, Row
 from rota.store.rows import instant_of, records_of, run_of, value_of, write_json
@@ -123,6 +124,13 @@ def _new_lane(db: Database, key: str) -> int:
     lane_id = int(value_of(db, "lane_by_key", key=key))
     db.execute("lane_pools_insert", lane_id=lane_id, draws=drawn)
     return lane_id
+
+
+def with_agent(db: Database, spec: JobSpec, lane_id: int) -> JobSpec:
+    """Return the definition of a run in a lane, with the agent of a list that does its work."""
+    if spec.work.agent is None or not spec.work.agent.choices:
+        return spec
+    return with_pools(spec, draws_of(str(value_of(db, "lane_key", id=lane_id) or "")))
 
 
 def lane_draws(db: Database) -> dict[int, Draws]:
@@ -294,6 +302,8 @@ def put_hold(db: Database, hold: ProviderHold) -> None:
         why=hold.why,
         run_id=hold.run_id,
         set_at=to_ms(hold.set_at),
+        problem=hold.problem.value,
+        since=to_ms(hold.since),
     )
 
 
@@ -308,8 +318,13 @@ def end_due(db: Database, now: datetime) -> list[str]:
 
 
 def next_end(db: Database) -> datetime | None:
-    """Return the end of the next hold."""
+    """Return the end of the next hold that ends by time."""
     return instant_of(db, "hold_next_end")
+
+
+def next_check(db: Database) -> datetime | None:
+    """Return when the next login is to be checked."""
+    return instant_of(db, "hold_next_check")
 
 
 def count_waiting_for_provider(db: Database, provider: str, *, limit: int) -> int:
@@ -323,6 +338,15 @@ def shift(db: Database, back: timedelta) -> None:
 
 
 def _hold(row: Row) -> ProviderHold:
-    pool, until, stated, refusals, why, run_id, set_at = row
-    provider = provider_of(pool) or pool
-    return ProviderHold(provider, from_ms_or_none(until), bool(stated), refusals, why, run_id, from_ms(set_at))
+    pool, until, stated, refusals, why, run_id, set_at, problem, since = row
+    return ProviderHold(
+        provider_of(pool) or pool,
+        from_ms_or_none(until),
+        bool(stated),
+        refusals,
+        why,
+        run_id,
+        from_ms(set_at),
+        AgentProblem(problem),
+        from_ms(since),
+    )

@@ -400,8 +400,37 @@ def end(db: Database, run_id: str) -> int:
 
 
 def forget_runs(db: Database, run_ids: Sequence[str]) -> None:
-    """Delete the output of pruned runs."""
+    """Delete the output and the results of pruned runs."""
     db.execute("output_forget", ids=json.dumps(list(run_ids)))
+    db.execute("result_forget", ids=json.dumps(list(run_ids)))
+
+
+def save_result(db: Database, run_id: str, text: str, *, now: datetime) -> None:
+    """Store the whole answer of a run."""
+    db.execute("result_save", run_id=run_id, text=text, now=to_ms(now))
+
+
+def result_of(db: Database, run: Run) -> str | None:
+    """Return the whole answer of a run: its stored result, else its summary."""
+    row = db.row("result_of_run", run_id=run.id)
+    return run.result_summary if row is None else str(row[0])
+
+
+def result_of_job(db: Database, name: str, *, group_id: str | None) -> str | None:
+    """Return the answer of the newest completed run of a job, in this group if it has one; None without any."""
+    member = None if group_id is None else db.row("result_of_member", name=name, group_id=group_id)
+    row = member or db.row("result_of_job", name=name)
+    return None if row is None else row[0]
+
+
+def old_results(db: Database, before: datetime) -> bool:
+    """Return whether there are results from before an instant."""
+    return db.row("result_old", before=to_ms(before)) is not None
+
+
+def prune_results(db: Database, before: datetime, *, job_ids: Sequence[str], limit: int) -> int:
+    """Delete results of these jobs from before an instant; return the number."""
+    return db.execute("result_prune", before=to_ms(before), jobs=json.dumps(list(job_ids)), limit=limit)
 
 
 def old(db: Database, before: datetime) -> bool:

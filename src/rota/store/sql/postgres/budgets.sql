@@ -80,13 +80,13 @@ GROUP BY job_id
 
 -- name: usage_by_agent
 -- First by definition: there are few of them, and each is read once for its agent.
-SELECT CAST(spec AS json) #>> '{work,agent,agent}' AS name, CAST(sum(runs) AS bigint) AS runs, CAST(sum(took) AS bigint) AS took,
+SELECT coalesce(chosen, CAST(spec AS json) #>> '{work,agent,agent}') AS name, CAST(sum(runs) AS bigint) AS runs, CAST(sum(took) AS bigint) AS took,
     CAST(sum(requests_told) AS bigint) AS requests_told, CAST(sum(requests) AS bigint) AS requests,
     CAST(sum(tokens_in_told) AS bigint) AS tokens_in_told, CAST(sum(tokens_in) AS bigint) AS tokens_in,
     CAST(sum(tokens_out_told) AS bigint) AS tokens_out_told, CAST(sum(tokens_out) AS bigint) AS tokens_out,
     CAST(sum(usd_told) AS bigint) AS usd_told, CAST(sum(usd) AS bigint) AS usd
 FROM (
-    SELECT execution.job_id AS job_id, execution.version AS version, count(*) AS runs,
+    SELECT execution.job_id AS job_id, execution.version AS version, CAST(execution.artifacts AS json) ->> 'agent' AS chosen, count(*) AS runs,
         sum(greatest(coalesce(execution.finished_at, :now) - execution.started_at, 0)) AS took,
         count(told ->> 'requests') AS requests_told, coalesce(sum(CAST(told ->> 'requests' AS numeric)), 0) AS requests,
         count(told ->> 'tokens_in') AS tokens_in_told, coalesce(sum(CAST(told ->> 'tokens_in' AS numeric)), 0) AS tokens_in,
@@ -96,7 +96,7 @@ FROM (
     CROSS JOIN LATERAL (SELECT CAST(execution.artifacts AS json) -> 'usage' AS told) AS document
     WHERE execution.started_at >= :since
       AND (CAST(:jobs AS text) IS NULL OR execution.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))
-    GROUP BY execution.job_id, execution.version) AS used
+    GROUP BY execution.job_id, execution.version, chosen) AS used
 LEFT JOIN job_version ON job_version.job_id = used.job_id AND job_version.version = used.version
 GROUP BY 1
 
@@ -114,6 +114,26 @@ FROM (
     WHERE started_at >= :since
       AND (CAST(:jobs AS text) IS NULL OR job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))) AS used
 GROUP BY model
+
+-- name: usage_by_outcome
+SELECT outcome AS name, count(*) AS runs, CAST(sum(took) AS bigint) AS took,
+    count(requests) AS requests_told, CAST(coalesce(sum(requests), 0) AS bigint) AS requests,
+    count(tokens_in) AS tokens_in_told, CAST(coalesce(sum(tokens_in), 0) AS bigint) AS tokens_in,
+    count(tokens_out) AS tokens_out_told, CAST(coalesce(sum(tokens_out), 0) AS bigint) AS tokens_out,
+    count(usd) AS usd_told, CAST(coalesce(sum(usd), 0) AS bigint) AS usd
+FROM (
+    SELECT coalesce(lower(execution.status), 'running')
+            || coalesce(' ' || coalesce(ended.reason, CAST(execution.artifacts AS json) ->> 'reason'), '')
+            || CASE WHEN execution.status = 'COMPLETED' AND CAST(ended.decisions AS json) #>> '{postcondition,passed}' = 'true'
+                THEN ' checked' ELSE '' END AS outcome,
+        greatest(coalesce(execution.finished_at, :now) - execution.started_at, 0) AS took,
+        CAST(told ->> 'requests' AS numeric) AS requests, CAST(told ->> 'tokens_in' AS numeric) AS tokens_in,
+        CAST(told ->> 'tokens_out' AS numeric) AS tokens_out, CAST(told ->> 'usd_millionths' AS numeric) AS usd
+    FROM execution CROSS JOIN LATERAL (SELECT CAST(execution.artifacts AS json) -> 'usage' AS told) AS document
+    LEFT JOIN ended ON ended.run = (SELECT seq FROM run WHERE run.id = execution.run_id)
+    WHERE execution.started_at >= :since
+      AND (CAST(:jobs AS text) IS NULL OR execution.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))) AS used
+GROUP BY outcome
 
 -- name: usage_by_quarter
 SELECT quarter AS name, count(*) AS runs, CAST(sum(took) AS bigint) AS took,

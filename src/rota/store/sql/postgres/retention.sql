@@ -3,7 +3,7 @@ DELETE FROM call WHERE id IN (
     SELECT id FROM call
     WHERE (job_id = :job_id OR (CAST(:job_id AS text) IS NULL AND job_id IS NULL)) AND finished_at < :before
     ORDER BY id LIMIT :limit)
-RETURNING id
+RETURNING id, finished_at
 
 -- name: prune_groups
 DELETE FROM run_group WHERE id IN (SELECT json_array_elements_text(CAST(:ids AS json)))
@@ -20,4 +20,4 @@ DELETE FROM run WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids 
 
 -- name: prune_ended
 DELETE FROM ended USING run WHERE run.seq = ended.run AND run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
-RETURNING ended.status, (SELECT worker.id FROM worker WHERE worker.seq = ended.worker)
+RETURNING ended.status, (SELECT worker.id FROM worker WHERE worker.seq = ended.worker), ended.finished_at

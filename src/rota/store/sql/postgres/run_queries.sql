@@ -98,3 +98,11 @@ WHERE run.job = (SELECT seq FROM job WHERE id = :job_id) AND run.slot_key = ANY 
 
 -- name: output_forget
 DELETE FROM output WHERE run_id IN (SELECT json_array_elements_text(CAST(:ids AS json)))
+
+-- name: result_forget
+DELETE FROM result WHERE run IN (SELECT seq FROM run WHERE id IN (SELECT json_array_elements_text(CAST(:ids AS json))))
+
+-- name: result_prune
+DELETE FROM result WHERE run IN (
+    SELECT result.run FROM result JOIN run ON run.seq = result.run JOIN job ON job.seq = run.job
+    WHERE result.at < :before AND job.id IN (SELECT json_array_elements_text(CAST(:jobs AS json))) ORDER BY result.at LIMIT :limit)

@@ -24,7 +24,8 @@ WHERE live.run = ANY (ARRAY(SELECT CAST(value ->> 0 AS bigint) FROM jsonb_array_
 -- name: runs_to_finish
 -- The runs that are where they are expected, locked before they end. CASE hides the condition from the planner.
 SELECT run.id, job.id, run.version, run.trigger, run.scheduled_for, live.started_at, live.predecessor_id, run.lane_id, run.attempt, run.chain_id,
-    run.group_id, live.cancel_reason, (SELECT worker.id FROM worker WHERE worker.seq = live.worker)
+    run.group_id, live.cancel_reason, (SELECT worker.id FROM worker WHERE worker.seq = live.worker),
+    run.created_at, live.first_dispatched_at, CASE WHEN run.covers_to IS NULL THEN 1 ELSE run.count END
 FROM run JOIN live ON live.run = run.seq JOIN job ON job.seq = run.job
 WHERE run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
     AND CASE WHEN live.state BETWEEN CAST(:low AS bigint) AND CAST(:high AS bigint) AND live.epoch IS NOT DISTINCT FROM :epoch THEN true ELSE false END

@@ -144,6 +144,7 @@ WHERE live.state = 0 AND (CAST(:jobs AS text) IS NULL OR job.id = ANY (ARRAY(SEL
             AND (SELECT number FROM run root WHERE root.id = coalesce(first.chain_id, first.id)) < run.number) END
     WHEN 'replaced_run' THEN NOT EXISTS (SELECT 1 FROM live AS first WHERE first.job = live.job AND first.run < live.run)
     WHEN 'budget' THEN live.not_before IS NULL
+    WHEN 'answer' THEN NOT EXISTS (SELECT 1 FROM question WHERE question.used_by = run.id AND question.state = 'open')
     -- A poll comes by its schedule, or is on its way; in a mode without polls only the latter counts.
     WHEN 'poll' THEN NOT EXISTS (SELECT 1 FROM job poll WHERE poll.name = 'rota/poll' AND poll.retired_at IS NULL AND (
         poll.next_at IS NOT NULL OR poll.paused_at IS NOT NULL
@@ -155,8 +156,12 @@ LIMIT :limit
 -- An automatic retry follows a failed run of its chain and repeats it.
 SELECT * FROM (
     SELECT job.name, run.number, CASE
-        WHEN run.trigger <> 'retry' AND run.group_id IS NULL AND (run.attempt <> 1 OR run.chain_id IS NOT NULL) THEN 'is attempt ' || run.attempt || ', but no automatic retry'
-        WHEN run.trigger <> 'retry' THEN NULL
+        WHEN run.trigger NOT IN ('retry', 'answer') AND run.group_id IS NULL AND (run.attempt <> 1 OR run.chain_id IS NOT NULL) THEN 'is attempt ' || run.attempt || ', but no automatic retry'
+        WHEN run.trigger NOT IN ('retry', 'answer') THEN NULL
+        WHEN run.trigger = 'answer' AND failed.id IS NOT NULL AND failed_end.status IS DISTINCT FROM 4 THEN 'goes on after a run that did not complete'
+        WHEN run.trigger = 'answer' AND failed.id IS NOT NULL AND (run.attempt <> failed.attempt + 1 OR run.chain_id IS DISTINCT FROM coalesce(failed.chain_id, failed.id))
+            THEN 'belongs to another chain than the run it goes on after'
+        WHEN run.trigger = 'answer' THEN NULL
         WHEN failed.id IS NULL THEN 'is an automatic retry of a run that is not there'
         WHEN failed_end.status IS DISTINCT FROM 5 THEN 'is an automatic retry of a run that did not fail'
         WHEN run.attempt <> failed.attempt + 1 THEN 'is attempt ' || run.attempt || ' after attempt ' || failed.attempt
@@ -255,8 +260,9 @@ FROM (
     WHERE CAST(:jobs AS text) IS NULL OR told.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json))))
 ) AS due
 WHERE due.event IN (SELECT json_array_elements_text(due.events))
-  AND NOT EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = due.id AND later.trigger = 'retry')
-  AND NOT EXISTS (SELECT 1 FROM delivery WHERE run_id = due.id AND event = due.event AND target = due.target)
+  AND NOT EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = due.id AND later.trigger IN ('retry', 'answer'))
+  -- the answer of a run tells its end too
+  AND NOT EXISTS (SELECT 1 FROM delivery WHERE run_id = due.id AND event IN (due.event, 'result') AND target = due.target)
   -- failures in a row have one delivery for each interval of `remind`
   AND (due.event <> 'failed' OR due.remind IS NULL OR (
       due.finished_at > due.since + due.remind
@@ -276,3 +282,15 @@ SELECT call.id, job.name, NULL, coalesce(call.status, 'RUNNING') FROM call LEFT 
 UNION ALL
 SELECT direct_wait.id, job.name, NULL, 'DISPATCHED' FROM direct_wait LEFT JOIN job ON job.id = direct_wait.job_id
 WHERE direct_wait.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json)))) AND direct_wait.slot IS NOT NULL
+
+-- name: audit_choices
+SELECT CAST(CAST(job_version.spec AS json) #> '{work,agent,choices}' AS text) FROM run JOIN job ON job.seq = run.job
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = run.version
+WHERE job.name = :job AND run.number = :number
+
+-- name: audit_replies
+-- A run that a reply started has its text, and only such a run.
+SELECT job.name, run.number,
+    CASE WHEN reply.run IS NULL THEN 'was started by a reply that is not stored' ELSE 'has the text of a reply, but another trigger' END
+FROM run JOIN job ON job.seq = run.job LEFT JOIN reply ON reply.run = run.id
+WHERE (run.trigger = 'reply') <> (reply.run IS NOT NULL) AND (CAST(:jobs AS text) IS NULL OR job.id IN (SELECT json_array_elements_text(CAST(:jobs AS json)))) LIMIT :limit

@@ -68,13 +68,13 @@ GROUP BY +job_id
 
 -- name: usage_by_agent
 -- First by definition: there are few of them, and each is read once for its agent.
-SELECT spec ->> '$.work.agent.agent' AS name, sum(runs) AS runs, sum(took) AS took,
+SELECT coalesce(chosen, spec ->> '$.work.agent.agent') AS name, sum(runs) AS runs, sum(took) AS took,
     sum(requests_told) AS requests_told, sum(requests) AS requests,
     sum(tokens_in_told) AS tokens_in_told, sum(tokens_in) AS tokens_in,
     sum(tokens_out_told) AS tokens_out_told, sum(tokens_out) AS tokens_out,
     sum(usd_told) AS usd_told, sum(usd) AS usd
 FROM (
-    SELECT execution.job_id AS job_id, execution.version AS version, count(*) AS runs,
+    SELECT execution.job_id AS job_id, execution.version AS version, execution.artifacts ->> '$.agent' AS chosen, count(*) AS runs,
         CAST(total(max(coalesce(execution.finished_at, :now) - execution.started_at, 0)) AS INTEGER) AS took,
         count(execution.artifacts ->> '$.usage.requests') AS requests_told,
         CAST(total(execution.artifacts ->> '$.usage.requests') AS INTEGER) AS requests,
@@ -87,7 +87,7 @@ FROM (
     FROM execution
     WHERE execution.started_at >= :since
       AND (:jobs IS NULL OR execution.job_id IN (SELECT value FROM json_each(:jobs)))
-    GROUP BY +execution.job_id, execution.version) AS used
+    GROUP BY +execution.job_id, execution.version, chosen) AS used
 LEFT JOIN job_version ON job_version.job_id = used.job_id AND job_version.version = used.version
 GROUP BY name
 
@@ -103,6 +103,24 @@ FROM (
         artifacts ->> '$.usage.tokens_out' AS tokens_out, artifacts ->> '$.usage.usd_millionths' AS usd
     FROM execution
     WHERE started_at >= :since AND (:jobs IS NULL OR job_id IN (SELECT value FROM json_each(:jobs))))
+GROUP BY name
+
+-- name: usage_by_outcome
+SELECT name, count(*) AS runs, CAST(total(took) AS INTEGER) AS took,
+    count(requests) AS requests_told, CAST(total(requests) AS INTEGER) AS requests,
+    count(tokens_in) AS tokens_in_told, CAST(total(tokens_in) AS INTEGER) AS tokens_in,
+    count(tokens_out) AS tokens_out_told, CAST(total(tokens_out) AS INTEGER) AS tokens_out,
+    count(usd) AS usd_told, CAST(total(usd) AS INTEGER) AS usd
+FROM (
+    SELECT CASE WHEN execution.status IS NULL THEN 'running' ELSE lower(execution.status) END
+            || coalesce(' ' || coalesce(ended.reason, execution.artifacts ->> '$.reason'), '')
+            || CASE WHEN execution.status = 'COMPLETED' AND ended.decisions ->> '$.postcondition.passed' THEN ' checked' ELSE '' END AS name,
+        max(coalesce(execution.finished_at, :now) - execution.started_at, 0) AS took,
+        execution.artifacts ->> '$.usage.requests' AS requests, execution.artifacts ->> '$.usage.tokens_in' AS tokens_in,
+        execution.artifacts ->> '$.usage.tokens_out' AS tokens_out, execution.artifacts ->> '$.usage.usd_millionths' AS usd
+    FROM execution LEFT JOIN ended ON ended.run = (SELECT seq FROM run WHERE run.id = execution.run_id)
+    WHERE execution.started_at >= :since
+      AND (:jobs IS NULL OR execution.job_id IN (SELECT value FROM json_each(:jobs))))
 GROUP BY name
 
 -- name: usage_by_quarter

@@ -1,7 +1,7 @@
 -- name: prune_direct
 DELETE FROM call WHERE id IN (
     SELECT id FROM call WHERE job_id IS :job_id AND finished_at < :before ORDER BY id LIMIT :limit)
-RETURNING id
+RETURNING id, finished_at
 
 -- name: prune_groups
 DELETE FROM run_group WHERE id IN (SELECT value FROM json_each(:ids))
@@ -19,4 +19,4 @@ DELETE FROM run WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: prune_ended
 DELETE FROM ended WHERE run IN (SELECT run.seq FROM json_each(:ids) AS item JOIN run ON run.id = item.value)
-RETURNING status, (SELECT id FROM worker WHERE seq = ended.worker)
+RETURNING status, (SELECT id FROM worker WHERE seq = ended.worker), finished_at

@@ -97,3 +97,11 @@ LEFT JOIN ended ON ended.run = run.seq WHERE ended.status IS NOT 6
 
 -- name: output_forget
 DELETE FROM output WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: result_forget
+DELETE FROM result WHERE run IN (SELECT seq FROM run WHERE id IN (SELECT value FROM json_each(:ids)))
+
+-- name: result_prune
+DELETE FROM result WHERE run IN (
+    SELECT result.run FROM result JOIN run ON run.seq = result.run JOIN job ON job.seq = run.job
+    WHERE result.at < :before AND job.id IN (SELECT value FROM json_each(:jobs)) ORDER BY result.at LIMIT :limit)

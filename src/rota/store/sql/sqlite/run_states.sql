@@ -13,7 +13,8 @@ WHERE live.run = item.run AND live.state = 1
 -- name: runs_to_finish
 -- The runs that are where they are expected, before they end.
 SELECT run.id, job.id, run.version, run.trigger, run.scheduled_for, live.started_at, live.predecessor_id, run.lane_id, run.attempt, run.chain_id,
-    run.group_id, live.cancel_reason, (SELECT id FROM worker WHERE seq = live.worker)
+    run.group_id, live.cancel_reason, (SELECT id FROM worker WHERE seq = live.worker),
+    run.created_at, live.first_dispatched_at, CASE WHEN run.covers_to IS NULL THEN 1 ELSE run.count END
 FROM json_each(:ids) AS item CROSS JOIN run ON run.id = item.value CROSS JOIN live ON live.run = run.seq CROSS JOIN job ON job.seq = run.job
 WHERE live.state BETWEEN :low AND :high AND live.epoch IS :epoch
 

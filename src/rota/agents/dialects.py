@@ -104,6 +104,7 @@ def _openai_refuse(status: int, message: str) -> Json:
 
 def _responses_answer(body: Json, *, tool: Json | None, text: str) -> Answer:
     number = next(_numbers)
+    item: Json
     if tool:
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
         item |= {"name": tool["tool"], "arguments": json.dumps(tool["input"])}
@@ -140,7 +141,7 @@ def _chat_texts(body: Json) -> list[str]:
 
 
 def _chat_result(body: Json) -> bool:
-    return body["messages"][-1]["role"] == "tool"
+    return bool(body["messages"][-1]["role"] == "tool")
 
 
 def _chat_answer(body: Json, *, tool: Json | None, text: str) -> Answer:
@@ -209,7 +210,7 @@ def _ollama_refuse(_status: int, message: str) -> Json:
     return {"error": message}
 
 
-def _ollama_answer(body: Json, *, tool: Json | None, text: str) -> Answer:
+def _ollama_answer(body: Json, *, tool: Json | None, text: str) -> Answer:  # noqa: ARG001 -- it has no tools
     return {
         "model": body["model"],
         "message": {"role": "assistant", "content": text},

@@ -1,4 +1,4 @@
-"""A stand-in for the APIs of models on this machine. It does what the prompt says after `stub:`, as JSON.
+"""A stub of the APIs of models on this machine, for `rota agents certify`. It does what the prompt says after `stub:`.
 
 `{"say": "text"}` answers; `{"tool": "Bash", "input": {…}}` asks for a tool first, `"again": true` at every turn;
 `{"status": 429, "message": "…", "headers": {…}}` refuses; `{"hang": true}` never answers.
@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.agents import dialects
-from tests.agents.dialects import Dialect, Events, Json
+from rota.agents import dialects
+from rota.agents.dialects import Dialect, Events, Json
 
 ORDER = re.compile(r"stub:\s*(\{.*)")
 
@@ -29,7 +29,7 @@ class Asked(Struct, frozen=True):
 
 
 class Stub(ThreadingHTTPServer):
-    """The server; `asked` holds every request for an answer of a model."""
+    """The server; `asked` holds every request for an answer of a model, `reached` the path of every GET."""
 
     daemon_threads = True
 
@@ -37,6 +37,7 @@ class Stub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.asked: list[Asked] = []
+        self.reached: list[str] = []
         self.closing = threading.Event()
         self.waiting = threading.Event()
         """Set when a request hangs."""
@@ -71,15 +72,19 @@ class Handler(BaseHTTPRequestHandler):
     server: Stub
 
     def log_message(self, *_: object) -> None:
-        pass
+        """Be silent."""
 
     def do_HEAD(self) -> None:
+        """Answer nothing."""
         self._json(200, {})
 
     def do_GET(self) -> None:
+        """Answer a list without entries."""
+        self.server.reached.append(self.path)
         self._json(200, {"object": "list", "data": [], "models": []})
 
     def do_POST(self) -> None:
+        """Answer as a model, if one has this address."""
         body = json.loads(self._body() or b"{}")
         dialect = dialects.of(self.path.partition("?")[0])
         if dialect is None:

@@ -1,0 +1,1 @@
+"""Clients of chat services: Telegram bots and Slack apps. Only outgoing connections."""

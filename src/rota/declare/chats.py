@@ -1,0 +1,258 @@
+"""`telegram:` and `slack:` of a target: the chat, the tokens, and the people that may answer from it."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rota.declare.problems import JOB_NAME, BadValue, ProblemList, choice, read_items, shown, wrong_type
+from rota.declare.readers import read_env_value, read_keys
+from rota.model.errors import AddressRefused, Problem, did_you_mean
+from rota.model.notifications import NO_COMMANDS, Channel, ChatCommands, Target
+from rota.model.spec import Deliver, DeliverWhen
+from rota.rules.addresses import read_address
+
+BOT_TOKEN = "TELEGRAM_BOT_TOKEN"
+"""The secret that holds the token of a Telegram bot, where none is named."""
+MAX_USERS = 100
+MAX_COMMANDS = 200
+MAX_RECEIVERS = 10
+TELEGRAM_HINT = "write `telegram: {chat: 123456789, users: [123456789]}`, or the number of a chat alone"
+SLACK_HINT = "write `slack: {channel: C0123456789, bot_token: {secret: SLACK_BOT_TOKEN}}`"
+COMMANDS_HINT = "write `commands: {run: [JOB], pause: [JOB], status: true}`"
+_CHAT = re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{4,64}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+_CHANNEL = re.compile(r"[CGD][A-Z0-9]{5,20}", re.ASCII)
+_MEMBER = re.compile(r"[UW][A-Z0-9]{5,20}", re.ASCII)
+_JOB = re.compile(rf"(?:{JOB_NAME.pattern}/){{0,2}}{JOB_NAME.pattern}", re.ASCII)
+
+
+class WrittenChat(Struct, frozen=True):
+    """A chat as the file has it; empty secrets were not named."""
+
+    chat: str
+    token: str = ""
+    app_token: str = ""
+    users: tuple[str, ...] = ()
+    commands: ChatCommands = NO_COMMANDS
+    questions: bool = True
+    api_url: str = ""
+
+
+def read_telegram(value: Any) -> WrittenChat:
+    """Return a chat of a Telegram bot: its number alone, or a map."""
+    if not isinstance(value, Mapping):
+        return WrittenChat(_read_chat(value))
+    return _read(value, _TELEGRAM, needed=("chat",), hint=TELEGRAM_HINT)
+
+
+def read_slack(value: Any) -> WrittenChat:
+    """Return a channel of a Slack app."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of keys", hint=SLACK_HINT)
+    return _read(value, _SLACK, needed=("chat", "token"), hint=SLACK_HINT)
+
+
+def _read(value: Any, readers: Mapping[str, Any], *, needed: Collection[str], hint: str) -> WrittenChat:
+    with ProblemList() as problems:
+        keys = read_keys(value, {key: read for key, (_, read) in readers.items()}, problems=problems, hint=hint)
+        names = {key: field for key, (field, _) in readers.items()}
+        found = {names[key]: read for key, read in keys.items()}
+        for key, field in names.items():
+            if field in needed and key not in value and not problems.mistyped:
+                raise BadValue(f"has no `{key}`", code="missing_value", hint=hint)
+        for key in ("commands", "questions", "app_token"):
+            if key in value and "users" not in value:
+                text = "has no effect without `users`"
+                problems.add(Problem(text, "no_effect", at=(key,), hint="name the people that may answer in `users`"))
+        if "users" in value and "app_token" in names and "app_token" not in value:
+            text = "have no way to answer without `app_token`"
+            problems.add(
+                Problem(text, "missing_value", at=("users",), hint="add `app_token: {secret: SLACK_APP_TOKEN}`")
+            )
+        if "users" in value and str(found.get("chat", "")).startswith("@"):
+            text = "cannot answer in a channel that is named by `@`"
+            problems.add(Problem(text, "conflict", at=("users",), hint="write the number of a chat into `chat`"))
+    return WrittenChat(**found)
+
+
+def with_chat(target: Target, written: WrittenChat, *, token: str) -> Target:
+    """Return a target with its chat; `token` is the secret that is named beside a chat's number."""
+    if written.api_url:
+        _judge(written.api_url, target.allow_private, target.channel)
+    default = BOT_TOKEN if target.channel is Channel.TELEGRAM else ""
+    return replace(
+        target,
+        address=written.chat,
+        address_secret=written.token or token or default,
+        app_secret=written.app_token,
+        users=written.users,
+        commands=written.commands,
+        questions=written.questions,
+        api_url=written.api_url,
+    )
+
+
+def _judge(address: str, allow_private: Collection[str], channel: Channel) -> None:
+    try:
+        read_address(address, allow_private=allow_private)
+    except AddressRefused as error:
+        raise BadValue(error.message, code=error.code, hint=error.hint, at=(channel.value, "api_url")) from None
+
+
+def write_chat(target: Target) -> dict[str, Any]:
+    """Return the key of a chat as a file writes it: a Telegram chat without a way back as its number alone."""
+    rest: dict[str, Any] = {"users": list(target.users)} if target.users else {}
+    if target.commands != NO_COMMANDS:
+        rest["commands"] = _write_commands(target.commands)
+    if not target.questions:
+        rest["questions"] = False
+    if target.api_url:
+        rest["api_url"] = target.api_url
+    token = {"secret": target.address_secret}
+    if target.channel is Channel.SLACK:
+        app = {"app_token": {"secret": target.app_secret}} if target.app_secret else {}
+        return {"slack": {"channel": target.address, "bot_token": token, **app, **rest}}
+    named = {} if target.address_secret == BOT_TOKEN else {"token": token}
+    if not rest:
+        return {"telegram": target.address, **named}
+    return {"telegram": {"chat": target.address, **named, **rest}}
+
+
+def _write_commands(commands: ChatCommands) -> dict[str, Any]:
+    lists = {"run": list(commands.run), "pause": list(commands.pause)}
+    return {key: names for key, names in lists.items() if names} | ({"status": True} if commands.status else {})
+
+
+def unknown_commands(targets: Mapping[str, Target], known: Collection[str], *, partly: bool) -> list[Problem]:
+    """Return the jobs in `commands` that the file does not have; `partly`: those of some projects are not known."""
+    found = []
+    for name, target in targets.items():
+        for key, jobs in (("run", target.commands.run), ("pause", target.commands.pause)):
+            for index, job in enumerate(jobs):
+                if job in known or (partly and "/" in job):
+                    continue
+                at = ("notify", name, target.channel.value, "commands", key, index)
+                hint = did_you_mean(job, known, "list the jobs with `rota list`")
+                found.append(Problem(f"no job is named {shown(job)}", "unknown_job", at=at, hint=hint))
+    return found
+
+
+def _read_chat(value: Any) -> str:
+    text = _number(value)
+    if not isinstance(text, str) or not _CHAT.fullmatch(text.strip()):
+        raise wrong_type(value, "a chat", hint='write its number, such as 123456789, or "@channel"')
+    return text.strip()
+
+
+def _number(value: Any) -> Any:
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def read_token(value: Any) -> str:
+    """Return the name of the secret that holds a token."""
+    name = read_env_value(value).secret if isinstance(value, Mapping) else None
+    if name is None:
+        raise BadValue(
+            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
+        )
+    return name
+
+
+def _matching(pattern: re.Pattern[str], what: str, *, hint: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        text = _number(value)
+        if not isinstance(text, str) or not pattern.fullmatch(text.strip()):
+            raise wrong_type(value, what, hint=hint)
+        return text.strip()
+
+    return read
+
+
+def _list_of(read: Callable[[Any], str], *, most: int, what: str) -> Callable[[Any], tuple[str, ...]]:
+    def read_list(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            raise wrong_type(value, f"a list of {what}", hint="name at least one, or remove this line")
+        if len(value) > most:
+            raise BadValue(f"has {len(value)} entries", code="out_of_range", hint=f"at most {most}")
+        return tuple(dict.fromkeys(read_items(value, read)))
+
+    return read_list
+
+
+def _read_commands(value: Any) -> ChatCommands:
+    with ProblemList() as problems:
+        keys = read_keys(
+            value, {"run": _JOBS, "pause": _JOBS, "status": _read_flag}, problems=problems, hint=COMMANDS_HINT
+        )
+    return ChatCommands(**keys)
+
+
+def _read_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong_type(value, "true or false", hint="write true or false")
+    return value
+
+
+def _read_url(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise wrong_type(value, "an address", hint="write https://host")
+    return value.strip().rstrip("/")
+
+
+_JOBS = _list_of(
+    _matching(_JOB, "the name of a job", hint="write the name as in `rota list`"), most=MAX_COMMANDS, what="jobs"
+)
+_USERS_HINT = "write the number of the person, such as 123456789; the bot's log shows it"
+_MEMBERS_HINT = "write the member ID of the profile, such as U0123456789"
+_BOTH: Mapping[str, tuple[str, Any]] = {
+    "commands": ("commands", _read_commands),
+    "questions": ("questions", _read_flag),
+    "api_url": ("api_url", _read_url),
+}
+_TELEGRAM: Mapping[str, tuple[str, Any]] = {
+    "chat": ("chat", _read_chat),
+    "token": ("token", read_token),
+    "users": ("users", _list_of(_matching(_NUMBER, "a person", hint=_USERS_HINT), most=MAX_USERS, what="people")),
+    **_BOTH,
+}
+_SLACK: Mapping[str, tuple[str, Any]] = {
+    "channel": ("chat", _matching(_CHANNEL, "a channel", hint="write its ID, such as C0123456789, not its name")),
+    "bot_token": ("token", read_token),
+    "app_token": ("app_token", read_token),
+    "users": ("users", _list_of(_matching(_MEMBER, "a person", hint=_MEMBERS_HINT), most=MAX_USERS, what="people")),
+    **_BOTH,
+}
+DELIVER_HINT = "write `deliver: {to: phone, when: said}`, or the name of a target alone"
+
+
+def read_deliver(value: Any) -> Deliver:
+    """Return the targets of an answer: the name of one alone, or a map with `to` and `when`."""
+    if isinstance(value, str):
+        return Deliver((_read_receiver(value),))
+    readers = {"to": _read_receivers, "when": choice(DeliverWhen)}
+    with ProblemList() as problems:
+        keys = read_keys(value, readers, problems=problems, hint=DELIVER_HINT)
+        if "to" not in value and not problems.mistyped:
+            raise BadValue("has no `to`", code="missing_value", hint=DELIVER_HINT)
+    return Deliver(**keys)
+
+
+def _read_receivers(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        return (_read_receiver(value),)
+    return _list_of(_read_receiver, most=MAX_RECEIVERS, what="targets")(value)
+
+
+def _read_receiver(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise wrong_type(value, "the name of a target", hint=DELIVER_HINT)
+    return value.strip()
+
+
+def write_deliver(deliver: Deliver) -> dict[str, Any]:
+    """Return the value of `deliver` as a file writes it."""
+    to: Any = deliver.to[0] if len(deliver.to) == 1 else list(deliver.to)
+    return {"to": to} | ({"when": deliver.when.value} if deliver.when is not DeliverWhen.SAID else {})

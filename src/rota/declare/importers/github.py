@@ -1,0 +1,195 @@
+"""Import of workflows of GitHub Actions with a `schedule:`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rota.declare.importers.calendar import Unmappable
+from rota.declare.importers.prompts import map_of
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Reading,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    comments_above,
+    cron_reading,
+    duration_text,
+    plain_defaults,
+    remark,
+    slug_for,
+)
+from rota.declare.problems import ENV_NAME
+from rota.declare.yaml import Document, parse
+from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.timezone import zone
+
+_CHECKOUT = "actions/checkout"
+_SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+_TIMEOUT_MINUTES = 360
+_KEPT = (
+    KeptKey("timezone: UTC", "GitHub reads the times of a schedule in UTC"),
+    KeptKey("timeout: 6h", "GitHub's limit of a job; rota's default is 10 min"),
+    KeptKey("retry: false", "GitHub does not retry; rota's default is 3 attempts"),
+    KeptKey("shell_with: [bash, -eo, pipefail, -c]", "GitHub's own shell of steps"),
+)
+
+
+def import_github(source: Source) -> Translation:
+    """Return the translation of a workflow: one job for each of its jobs, on the schedule of the workflow."""
+    document = parse(source.content, source.file)
+    if document.problems:
+        raise FileProblems(document.problems)
+    data = map_of(document.data)
+    on = data.get("on", data.get("true"))
+    if not isinstance(map_of(on).get("schedule"), list) or not isinstance(data.get("jobs"), dict):
+        hint = "it needs `on: {schedule: [{cron: …}]}` and `jobs:`"
+        raise FileProblems([Problem("has no schedule or no jobs", "import_file", source.file, 1, 1, hint=hint)])
+    by_hand, left_out, jobs = list[Remark](), list[Remark](), list[ImportedJob]()
+    key = "on" if "on" in data else "true"
+    when, reading = _when(map_of(on)["schedule"], document, key, left_out)
+    title = str(data.get("name") or "")
+    for name, body in data["jobs"].items():
+        line = document.position(("jobs", name))[0]
+        if not when:
+            left_out.append(remark(line, f"{name}: the workflow has no time that can be mapped"))
+            continue
+        try:
+            keys, told = _job(str(name), map_of(body), data, document)
+        except Unmappable as error:
+            left_out.append(remark(error.line or line, f"{name}: {error}"))
+            continue
+        by_hand += told
+        own = slug_for(
+            f"{title} {name}" if len(data["jobs"]) > 1 and title else title or name, taken=[j.name for j in jobs]
+        )
+        comments = comments_above(source.content.decode("utf-8", "replace").splitlines(), line)
+        jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
+    for trigger in map_of(on):
+        if trigger not in ("schedule", "workflow_dispatch"):
+            by_hand.append(
+                remark(document.position((key, trigger))[0], f"on.{trigger} is not mapped: rota starts jobs at times")
+            )
+    return Translation(
+        read=len(data["jobs"]),
+        sections=(
+            Section("timezone", "UTC"),
+            Section(
+                "defaults",
+                {**plain_defaults(misfire="skip"), "timeout": "6h", "shell_with": ["bash", "-eo", "pipefail", "-c"]},
+            ),
+        ),
+        jobs=tuple(jobs),
+        timezone="UTC",
+        kept=_KEPT,
+        by_hand=tuple(by_hand),
+        left_out=tuple(left_out),
+    )
+
+
+def _when(
+    entries: Sequence[Any], document: Document, key: str, left_out: list[Remark]
+) -> tuple[dict[str, Any], Reading | None]:
+    found: list[str] = []
+    zones: set[str] = set()
+    for index, entry in enumerate(entries):
+        line = document.position((key, "schedule", index, "cron"))[0]
+        expression, timezone = str(map_of(entry).get("cron", "")), str(map_of(entry).get("timezone") or "UTC")
+        try:
+            check_cron(expression)
+            zone(timezone)
+        except (InvalidCron, InvalidTimezone) as error:
+            left_out.append(remark(line, f"cron {expression!r}: {error.message}; {error.hint}"))
+            continue
+        if zones and timezone not in zones:
+            left_out.append(
+                remark(line, f"cron {expression!r}: another timezone than the times before it; a job has one")
+            )
+            continue
+        zones.add(timezone)
+        found.append(" ".join(expression.split()))
+    if not found:
+        return {}, None
+    (timezone,) = zones
+    keys: dict[str, Any] = {"cron": found[0] if len(found) == 1 else found}
+    keys |= {"timezone": timezone} if timezone != "UTC" else {}
+    return keys, _union([cron_reading(one, timezone) for one in found])
+
+
+def _union(readings: Sequence[Reading]) -> Reading:
+    return lambda after, count: sorted({at for one in readings for at in one(after, count)})[:count]
+
+
+def _job(
+    name: str, body: Mapping[str, Any], workflow: Mapping[str, Any], document: Document
+) -> tuple[dict[str, Any], list[Remark]]:
+    told: list[Remark] = []
+
+    def tell(path: tuple[str | int, ...], text: str) -> None:
+        told.append(remark(document.position(("jobs", name, *path))[0], f"{name}: {text}"))
+
+    steps = body.get("steps")
+    if not isinstance(steps, list):
+        raise Unmappable("it has no steps: a reusable workflow cannot be mapped")
+    script, whole = _script(steps, tell)
+    if not script:
+        raise Unmappable("none of its steps is a `run:`; actions run on GitHub alone")
+    keys: dict[str, Any] = {"shell": script}
+    if env := _environment({**map_of(workflow.get("env")), **map_of(body.get("env"))}, tell):
+        keys["env"] = env
+    minutes = body.get("timeout-minutes")
+    if isinstance(minutes, int) and 0 < minutes < _TIMEOUT_MINUTES:
+        keys["timeout"] = duration_text(60 * minutes)
+    for key in body:
+        if key in ("needs", "strategy", "container", "services", "if", "concurrency", "environment"):
+            tell((key,), f"`{key}` is not mapped")
+            whole = whole and key not in ("needs", "strategy", "container", "services")
+    if not whole:
+        keys["enabled"] = False
+        tell((), "disabled, because parts of it are not mapped: complete the script, then remove `enabled: false`")
+    return keys, told
+
+
+def _script(steps: Sequence[Any], tell: Any) -> tuple[str, bool]:
+    parts: list[str] = []
+    whole = True
+    for index, step in enumerate(steps):
+        body = map_of(step)
+        path = ("steps", index)
+        if "run" in body:
+            text = str(body["run"]).rstrip()
+            for expression in dict.fromkeys(_EXPRESSION.findall(text)):
+                tell((*path, "run"), f"`{expression}` is not filled here: put it into `env`")
+                whole = False
+            text = _EXPRESSION.sub(lambda found: "$" + re.sub(r"[^A-Za-z0-9]+", "_", found[0]).strip("_").upper(), text)
+            folder = body.get("working-directory")
+            parts.append(f"(cd {folder}\n{text}\n)" if folder else text)
+            for key in ("if", "shell", "env", "continue-on-error"):
+                if key in body:
+                    tell((*path, key), f"`{key}` of a step is not mapped")
+                    whole = False
+        elif str(body.get("uses", "")).startswith(_CHECKOUT):
+            tell((*path, "uses"), "checkout is dropped: the job runs in the project's folder, as it is")
+        else:
+            tell((*path, "uses"), f"`uses: {body.get('uses')}` runs on GitHub alone")
+            whole = False
+    return "\n".join(parts) + ("\n" if len(parts) > 1 or "\n" in "".join(parts) else ""), whole
+
+
+def _environment(env: Mapping[str, Any], tell: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in env.items():
+        secret = _SECRET.fullmatch(str(value).strip())
+        if not ENV_NAME.fullmatch(str(name)) or str(name).startswith("ROTA_"):
+            tell(("env",), f"env {name} is not mapped: no variable of a job can have this name")
+        elif secret:
+            found[name] = {"secret": secret[1]}
+        elif _EXPRESSION.search(str(value)):
+            tell(("env",), f"env {name} = {value} is not mapped: its value is known on GitHub alone")
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,162 @@
+"""Import of Hermes' `cron/jobs.json`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.declare.importers.calendar import Unmappable
+from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, texts_of
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Reading,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    cron_reading,
+    every,
+    first_of,
+    five_fields,
+    json_entries,
+    once,
+    plain_defaults,
+    remark,
+    slug_for,
+)
+from rota.model.clock import iso
+from rota.model.errors import InvalidCron
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.timezone import zone
+
+_SILENT = {
+    *("id", "name", "prompt", "skills", "skill", "model", "provider", "script", "no_agent", "schedule", "workdir"),
+    *("schedule_display", "repeat", "enabled", "state", "paused_at", "paused_reason", "created_at", "next_run_at"),
+    *("last_run_at", "last_status", "last_error", "last_delivery_error", "deliver", "origin", "enabled_toolsets"),
+    *("fire_claim", "run_claim", "updated_at", "last_output", "profile"),
+}
+_KEPT = (
+    *AGENT_KEPT,
+    KeptKey("timeout: never", "Hermes ends a run after 10 min without activity; `timeout` is the whole run"),
+    KeptKey("retry: false", "Hermes does not retry; an agent has one attempt"),
+    KeptKey("misfire: once", "as in Hermes: what was missed runs once"),
+)
+
+
+def import_hermes(source: Source) -> Translation:
+    """Return the translation of the jobs of Hermes."""
+    entries = json_entries(source.content, source.file, key="jobs")
+    jobs: list[ImportedJob] = []
+    by_hand: list[Remark] = []
+    left_out: list[Remark] = []
+    for entry in entries:
+        body = map_of(entry.value)
+        title = str(body.get("name") or body.get("prompt") or body.get("id") or "a job").strip()[:50]
+        try:
+            job, told = _job(body, entry.line, source, title=title, taken=[job.name for job in jobs])
+        except Unmappable as error:
+            left_out.append(remark(entry.line, f"{title}: {error}"))
+            continue
+        jobs.append(job)
+        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
+    return Translation(
+        read=len(entries),
+        sections=(Section("timezone", source.timezone), Section("defaults", plain_defaults(misfire="once"))),
+        jobs=tuple(jobs),
+        timezone=source.timezone,
+        kept=_KEPT,
+        by_hand=tuple(by_hand),
+        left_out=tuple(left_out),
+    )
+
+
+def _job(
+    body: Mapping[str, Any], line: int, source: Source, *, title: str, taken: Sequence[str]
+) -> tuple[ImportedJob, list[str]]:
+    told: list[str] = []
+    if body.get("state") == "completed":
+        raise Unmappable("it has run for the last time")
+    when, reading = _when(map_of(body.get("schedule")), source)
+    keys = {**when, **_work(body, told)}
+    if body.get("enabled") is False or body.get("paused_at") or body.get("state") == "paused":
+        keys["enabled"] = False
+    if body.get("workdir"):
+        keys["cwd"] = str(body["workdir"])
+    times = map_of(body.get("repeat")).get("times")
+    if times == 1 and "at" not in keys:
+        keys["run_once"] = True
+        reading = first_of(reading)
+    elif isinstance(times, int) and times > 1:
+        left = times - int(map_of(body.get("repeat")).get("completed") or 0)
+        told.append(f"repeat: {left} more runs are not counted here; write `end_at` for its last day")
+    if body.get("deliver") not in (None, "", "local"):
+        told.append(
+            f"deliver: {body['deliver']} is not mapped: a `notify:` target with `on: [completed]` sends the answer"
+        )
+    if tools := texts_of(body.get("enabled_toolsets")):
+        told.append(f"enabled_toolsets {', '.join(tools)} are not mapped: write `access` and `allowed_tools`")
+    told += [
+        f"{key} has no counterpart"
+        for key, value in body.items()
+        if key not in _SILENT and value not in (None, [], "", False)
+    ]
+    name = slug_for(title, taken=taken)
+    return ImportedJob(name, line, keys, (title,) if title != name else (), reading), told
+
+
+def _when(schedule: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], Reading]:
+    kind = schedule.get("kind")
+    if kind == "cron":
+        expression = five_fields(str(schedule.get("expr", "")))
+        try:
+            check_cron(expression)
+        except InvalidCron as error:
+            raise Unmappable(f"{error.message}; {error.hint}") from None
+        return {"cron": expression}, cron_reading(expression, source.timezone)
+    if kind == "interval":
+        minutes = schedule.get("minutes")
+        if not isinstance(minutes, int) or minutes < 1:
+            raise Unmappable(f"interval of {minutes!r} minutes")
+        return {"interval": f"{minutes}m", "anchor": "start", "first_run": "after_interval"}, every(60 * minutes)
+    if kind == "once":
+        try:
+            at = datetime.fromisoformat(str(schedule.get("run_at")))
+        except ValueError:
+            raise Unmappable(f"run_at {schedule.get('run_at')!r} is not a time") from None
+        at = (at if at.tzinfo else at.replace(tzinfo=zone(source.timezone))).astimezone(UTC)
+        if at <= source.now:
+            raise Unmappable(f"its time {iso(at)} is over")
+        return {"at": iso(at)}, once(at)
+    raise Unmappable(f"schedule kind {kind!r} is not known" if kind else "it has no schedule")
+
+
+def _work(body: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+    script = str(body.get("script") or "")
+    path = script if script.startswith(("/", "~")) else f"~/.hermes/scripts/{script}"
+    run = f"bash {path}" if script.endswith((".sh", ".bash")) else f"python3 {path}"
+    if body.get("no_agent"):
+        if not script:
+            raise Unmappable("it has no_agent and no script")
+        return {"shell": run}
+    skills = texts_of(body.get("skills")) or ([str(body["skill"])] if body.get("skill") else [])
+    prompt = str(body.get("prompt") or "").strip()
+    if skills:
+        prompt = f"Use the skills {', '.join(skills)}.\n\n{prompt}".strip()
+        told.append(f"skills {', '.join(skills)}: the prompt names them; the agent needs skills of these names")
+    if not prompt:
+        raise Unmappable("it has neither a prompt nor a skill")
+    adapter, model = adapter_for(str(body.get("model") or ""), str(body.get("provider") or ""))
+    keys: dict[str, Any] = {"agent": adapter, **plain_prompt(prompt)}
+    if model:
+        keys["model"] = model
+    elif body.get("model"):
+        told.append(f"model {body['model']} is not mapped: it runs with {adapter} and its own model")
+    if script:
+        keys |= {"prompt": prompt + "\n\n{{ conditions.0.output }}", "conditions": [{"command": ["sh", "-c", run]}]}
+        keys.pop("placeholders", None)
+        told.append(
+            f"script {script} runs as a condition, and its output stands below the prompt; exit 10 skips the run"
+        )
+        if "{{" in prompt:
+            raise Unmappable("its prompt has braces `{{` and it has a script; write `\\{{` for the braces by hand")
+    return keys

@@ -1,0 +1,186 @@
+"""Import of OpenClaw's cron table, `jobs.json`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.declare.importers.calendar import Unmappable
+from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Reading,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    cron_reading,
+    duration_text,
+    every,
+    five_fields,
+    json_entries,
+    once,
+    plain_defaults,
+    remark,
+    slug_for,
+)
+from rota.model.clock import from_ms, iso
+from rota.model.errors import InvalidCron, InvalidTimezone
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.timezone import zone
+
+_KNOWN = {
+    *("id", "jobId", "agentId", "sessionKey", "name", "description", "enabled", "deleteAfterRun", "createdAtMs"),
+    *("updatedAtMs", "schedule", "sessionTarget", "wakeMode", "payload", "delivery", "state", "createdAt", "updatedAt"),
+}
+_OF_PAYLOAD = {"kind", "message", "model", "timeoutSeconds", "deliver", "channel", "to", "bestEffortDeliver"}
+_KEPT = (
+    *AGENT_KEPT,
+    KeptKey("timeout: 60m", "OpenClaw's limit of an isolated run; rota's default is 10 min"),
+    KeptKey("retry: false", "an agent has one attempt"),
+)
+
+
+def import_openclaw(source: Source) -> Translation:
+    """Return the translation of a cron table of OpenClaw."""
+    entries = json_entries(source.content, source.file, key="jobs")
+    jobs: list[ImportedJob] = []
+    by_hand: list[Remark] = []
+    left_out: list[Remark] = []
+    for entry in entries:
+        title = str(map_of(entry.value).get("name") or map_of(entry.value).get("id") or "a job")
+        try:
+            job, told = _job(entry.value, entry.line, source, title=title, taken=[job.name for job in jobs])
+        except Unmappable as error:
+            left_out.append(remark(entry.line, f"{title}: {error}"))
+            continue
+        jobs.append(job)
+        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
+    return Translation(
+        read=len(entries),
+        sections=(
+            Section("timezone", source.timezone),
+            Section("defaults", {**plain_defaults(), "timeout": "60m"}),
+        ),
+        jobs=tuple(jobs),
+        timezone=source.timezone,
+        kept=_KEPT,
+        by_hand=tuple(by_hand),
+        left_out=tuple(left_out),
+    )
+
+
+def _job(body: Any, line: int, source: Source, *, title: str, taken: Sequence[str]) -> tuple[ImportedJob, list[str]]:
+    if not isinstance(body, dict):
+        raise Unmappable("it is not an object")
+    told: list[str] = []
+    name = slug_for(title, taken=taken)
+    when, reading = _when(map_of(body.get("schedule")), body, source, told)
+    keys = {**when, **_work(map_of(body.get("payload")), told)}
+    if body.get("enabled") is False:
+        keys["enabled"] = False
+    if body.get("description"):
+        keys["description"] = str(body["description"])[:1000]
+    delivery = map_of(body.get("delivery"))
+    told += _about_delivery(delivery)
+    if body.get("agentId") not in (None, "main", "default"):
+        told.append(f"agentId {body['agentId']} is not mapped: write an entry under `agents:` and name it")
+    told += [f"{key} has no counterpart" for key in body if key not in _KNOWN]
+    comments = (title,) if title != name else ()
+    return ImportedJob(name, line, keys, comments, reading), told
+
+
+def _when(
+    schedule: Mapping[str, Any], body: Mapping[str, Any], source: Source, told: list[str]
+) -> tuple[dict[str, Any], Reading]:
+    kind = schedule.get("kind")
+    if kind == "cron":
+        return _cron(schedule, source, told)
+    if kind == "every":
+        milliseconds = schedule.get("everyMs")
+        if not isinstance(milliseconds, int | float) or milliseconds < 1000:
+            raise Unmappable(f"everyMs {milliseconds!r} is shorter than a second, or not a number")
+        anchor = schedule.get("anchorMs") or body.get("createdAtMs")
+        keys: dict[str, Any] = {"interval": duration_text(milliseconds / 1000), "anchor": "fixed"}
+        if isinstance(anchor, int):
+            keys["start_at"] = iso(from_ms(anchor))
+            return keys, _grid(from_ms(anchor), milliseconds / 1000)
+        return keys, every(milliseconds / 1000)
+    if kind == "at":
+        return _at(schedule.get("at", schedule.get("atMs")), source)
+    raise Unmappable(f"schedule kind {kind!r} starts it on an event, not at a time" if kind else "it has no schedule")
+
+
+def _cron(schedule: Mapping[str, Any], source: Source, told: list[str]) -> tuple[dict[str, Any], Reading]:
+    expression = str(schedule.get("expr", schedule.get("expression", "")))
+    timezone = str(schedule.get("tz") or schedule.get("timezone") or source.timezone)
+    plain = five_fields(expression)
+    try:
+        check_cron(plain)
+        zone(timezone)
+    except (InvalidCron, InvalidTimezone) as error:
+        raise Unmappable(f"{error.message}; {error.hint}") from None
+    keys: dict[str, Any] = {"cron": plain}
+    if timezone != source.timezone:
+        keys["timezone"] = timezone
+    stagger = schedule.get("staggerMs")
+    if isinstance(stagger, int | float) and stagger >= 1000:
+        keys["jitter"] = duration_text(stagger / 1000)
+    elif stagger is None and plain.split()[0] == "0" and plain.split()[1].startswith("*"):
+        told.append("OpenClaw starts it up to 5 minutes after the hour; `jitter: 5m` would do the same")
+    return keys, cron_reading(plain, timezone)
+
+
+def _at(value: Any, source: Source) -> tuple[dict[str, Any], Reading]:
+    try:
+        at = from_ms(value) if isinstance(value, int) else datetime.fromisoformat(str(value))
+    except ValueError:
+        raise Unmappable(f"{value!r} is not a time") from None
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    if at <= source.now:
+        raise Unmappable(f"its time {iso(at)} is over")
+    return {"at": iso(at)}, once(at)
+
+
+def _grid(anchor: datetime, seconds: float) -> Reading:
+    """Return the reading of OpenClaw's own rule: the anchor, then every multiple of the interval."""
+
+    def read(after: datetime, count: int) -> list[datetime]:
+        step = round(seconds)
+        begin = int(anchor.timestamp())
+        number = max(0, (int(after.timestamp()) - begin) // step + 1)
+        times = [begin + (number + index) * step for index in range(count)]
+        return [datetime.fromtimestamp(at, UTC).replace(microsecond=anchor.microsecond) for at in times]
+
+    return read
+
+
+def _work(payload: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+    kind = payload.get("kind")
+    if kind == "command" and (words := payload.get("argv") or payload.get("command")):
+        return {"command": words} if isinstance(words, list) else {"shell": str(words)}
+    if kind == "systemEvent":
+        raise Unmappable("a systemEvent is a text for OpenClaw's main session, which rota does not have")
+    if kind != "agentTurn" or not payload.get("message"):
+        raise Unmappable(f"payload kind {kind!r} has no counterpart")
+    adapter, model = adapter_for(str(payload.get("model") or ""))
+    keys: dict[str, Any] = {"agent": adapter, **plain_prompt(str(payload["message"]))}
+    if model:
+        keys["model"] = model
+    if payload.get("model") and not model:
+        told.append(f"model {payload['model']} is not mapped: it runs with claude and its own model")
+    seconds = payload.get("timeoutSeconds")
+    if isinstance(seconds, int) and seconds > 0:
+        keys["timeout"] = duration_text(seconds)
+    told += [f"payload.{key} has no counterpart" for key in payload if key not in _OF_PAYLOAD]
+    return keys
+
+
+def _about_delivery(delivery: Mapping[str, Any]) -> list[str]:
+    mode, to = delivery.get("mode"), " ".join(str(delivery[key]) for key in ("channel", "to") if delivery.get(key))
+    if mode == "webhook":
+        return [f"delivery to {to}: write `notify: {{on: [completed, failed], webhook: …}}`"]
+    if mode == "announce" or to:
+        told = "a `notify:` target with `on: [completed]` sends the answer"
+        return [f"delivery to {to or 'the last chat'} is not mapped: {told}"]
+    return []

@@ -1,0 +1,63 @@
+"""The common parts of imports of prompts: adapters for models, and jobs for agents."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rota.declare.importers.translation import KeptKey
+
+_PROVIDERS = {
+    "claude": "claude",
+    "anthropic": "claude",
+    "openai": "codex",
+    "codex": "codex",
+    "gpt": "codex",
+    "google": "gemini",
+    "gemini": "gemini",
+    "ollama": "ollama",
+}
+AGENT_KEPT = (
+    KeptKey("access: read", "rota's default: the agent looks and changes nothing; raise it where a task needs more"),
+)
+_EDITING = ("Edit", "Write", "NotebookEdit", "MultiEdit", "Bash")
+
+
+def adapter_for(model: str, provider: str = "") -> tuple[str, str]:
+    """Return the adapter and the model for `provider/model`; claude where neither names one that rota knows.
+
+    >>> adapter_for("openai/gpt-5.2"), adapter_for("", "google"), adapter_for("zai/glm-5")
+    (('codex', 'gpt-5.2'), ('gemini', ''), ('claude', ''))
+    """
+    before, slash, name = model.partition("/")
+    named = provider or (before if slash else model)
+    found = next((adapter for word, adapter in _PROVIDERS.items() if named.lower().startswith(word)), "")
+    if not found:
+        return "claude", ""
+    return found, name if slash else model
+
+
+def access_for(tools: list[str]) -> str:
+    """Return the least access that tools of Claude Code need.
+
+    >>> access_for(["Read", "Bash(git *)"]), access_for(["Read"])
+    ('full', 'read')
+    """
+    plain = {tool.partition("(")[0] for tool in tools}
+    if "Bash" in plain:
+        return "full"
+    return "write" if plain & set(_EDITING) else "read"
+
+
+def plain_prompt(text: str) -> dict[str, Any]:
+    """Return the keys of a prompt; a prompt with braces is given to the agent as it is written."""
+    return {"prompt": text, **({"placeholders": False} if re.search(r"\{\{", text) else {})}
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return the texts of a list, nothing for other values."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def map_of(value: Any) -> Mapping[str, Any]:
+    """Return a map, an empty one for other values."""
+    return value if isinstance(value, dict) else {}

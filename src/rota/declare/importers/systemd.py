@@ -1,0 +1,388 @@
+"""Import of systemd timers with their services."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from rota.declare.importers.calendar import CalendarSpec, Unmappable, cron_of, parse_calendar, reading_of
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Reading,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    duration_text,
+    every,
+    free_name,
+    plain_defaults,
+    remark,
+)
+from rota.declare.problems import ENV_NAME
+from rota.model.errors import FileProblems, Problem
+
+_HEADER = re.compile(r"# (?P<path>/\S+\.(?:timer|service))\s*")
+_SECTION = re.compile(r"\[(?P<name>[^\]]+)\]\s*")
+_SPAN = re.compile(r"(?P<number>[0-9.]+)\s*(?P<unit>[a-zA-Zµ]*)\s*")
+_UNITS = {
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+    **dict.fromkeys(("M", "month", "months"), 2_629_800.0),
+    **dict.fromkeys(("y", "year", "years"), 31_557_600.0),
+    **dict.fromkeys(("ms", "msec"), 0.001),
+    **dict.fromkeys(("us", "usec", "µs"), 0.000001),
+}
+_QUIET = {"Description", "AccuracySec", "Unit", "Type", "RemainAfterExit", "StandardOutput", "StandardError"}
+"""Keys without a meaning for a job of rota, which keeps the output itself."""
+_TIMES = ("OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec")
+
+
+class Line(Struct, frozen=True):
+    """One `Key=value` of a unit."""
+
+    line: int
+    section: str
+    key: str
+    value: str
+
+
+class Unit(Struct, frozen=True):
+    """A unit file."""
+
+    name: str
+    file: str
+    lines: tuple[Line, ...]
+
+    def all(self, key: str) -> list[Line]:
+        """Return the lines of a key; an empty value resets those before it."""
+        found: list[Line] = []
+        for line in self.lines:
+            if line.key == key:
+                found = [*found, line] if line.value else []
+        return found
+
+    def last(self, key: str, default: str = "") -> str:
+        """Return the last value of a key."""
+        found = self.all(key)
+        return found[-1].value if found else default
+
+
+def import_systemd(source: Source) -> Translation:
+    """Return the translation of a timer, or of what `systemctl cat` printed of timers and services."""
+    units = {unit.name: unit for unit in _units(source)}
+    timers = [unit for unit in units.values() if unit.name.endswith(".timer")]
+    if not timers:
+        hint = "name a .timer file, or pipe in `systemctl cat NAME.timer NAME.service`"
+        raise FileProblems([Problem("has no timer", "import_file", source.file, 1, 1, hint=hint)])
+    jobs: list[ImportedJob] = []
+    by_hand: list[Remark] = []
+    left_out: list[Remark] = []
+    for timer in timers:
+        service = _service(timer, units, source)
+        try:
+            job, remarks = _job(timer, service, timezone=source.timezone, taken=[job.name for job in jobs])
+        except Unmappable as error:
+            left_out.append(Remark(error.line, f"{timer.name}: {error}", timer.file))
+            continue
+        jobs.append(job)
+        by_hand += remarks
+    return Translation(
+        read=len(timers),
+        sections=(
+            Section("timezone", source.timezone),
+            Section("defaults", {**plain_defaults(misfire="skip"), "cwd": "/"}),
+        ),
+        jobs=tuple(jobs),
+        timezone=source.timezone,
+        kept=_KEPT,
+        by_hand=tuple(by_hand),
+        left_out=tuple(left_out),
+    )
+
+
+_KEPT = (
+    KeptKey("timeout: never", "systemd has none for a oneshot service; rota's default is 10 min"),
+    KeptKey("retry: false", "a timer starts its service once; rota's default is 3 attempts"),
+    KeptKey("misfire: skip", "as in systemd without Persistent=true, which becomes `misfire: once`"),
+    KeptKey("cwd: /", "systemd's default folder of a system service; user services start in the home folder"),
+)
+
+
+def _units(source: Source) -> list[Unit]:
+    """Return the units of a text: one file, or several below the comments that `systemctl cat` writes."""
+    parts: list[tuple[str, list[tuple[int, str]]]] = [(source.file, [])]
+    for number, line in enumerate(source.content.decode("utf-8", "replace").splitlines(), start=1):
+        if found := _HEADER.fullmatch(line):
+            parts.append((found["path"], []))
+        parts[-1][1].append((number, line))
+    named: dict[str, Unit] = {}
+    for path, lines in parts:
+        name = re.sub(r"^.*/|\.d/.*$", "", path) if path != source.file else path.rpartition("/")[2]
+        unit = Unit(name, source.file, tuple(_lines(lines)))
+        if name in named:  # a drop-in adds to its unit
+            unit = Unit(name, source.file, (*named[name].lines, *unit.lines))
+        if unit.lines:
+            named[name] = unit
+    return list(named.values())
+
+
+def _lines(lines: Sequence[tuple[int, str]]) -> list[Line]:
+    found: list[Line] = []
+    section, pending, begun = "", "", 0
+    for number, line in lines:
+        if not pending and line.strip()[:1] in ("#", ";", ""):
+            continue
+        begun, text = (begun, pending + line.strip()) if pending else (number, line.strip())
+        if text.endswith("\\"):
+            pending = text[:-1].rstrip() + " "
+            continue
+        pending = ""
+        if heading := _SECTION.fullmatch(text):
+            section = heading["name"]
+        elif "=" in text:
+            key, _, value = text.partition("=")
+            found.append(Line(begun, section, key.strip(), value.strip()))
+    return found
+
+
+def _service(timer: Unit, units: Mapping[str, Unit], source: Source) -> Unit | None:
+    name = timer.last("Unit") or timer.name.removesuffix(".timer") + ".service"
+    if name in units:
+        return units[name]
+    content = source.read(name)
+    if content is None:
+        return None
+    lines = list(enumerate(content.decode("utf-8", "replace").splitlines(), start=1))
+    return Unit(name, name, tuple(_lines(lines)))
+
+
+def _job(timer: Unit, service: Unit | None, *, timezone: str, taken: Sequence[str]) -> tuple[ImportedJob, list[Remark]]:
+    if service is None:
+        wanted = timer.last("Unit") or timer.name.removesuffix(".timer") + ".service"
+        raise Unmappable(f"its service {wanted} is not here; name both files, or put them into one folder")
+    name = free_name(re.sub(r"[^A-Za-z0-9._-]+", "-", timer.name.removesuffix(".timer")).strip("-._"), taken=taken)
+    when, reading, remarks = _when(timer, name, timezone=timezone)
+    what = _Service(service, name)
+    keys = {**when, **what.keys()}
+    description = timer.last("Description") or service.last("Description")
+    if description:
+        keys["description"] = description[:1000]
+    remarks += what.remarks
+    for line in timer.lines:
+        if line.section == "Timer" and line.key not in {*_TIMES, *_QUIET, "Persistent", "RandomizedDelaySec"}:
+            remarks.append(remark(line.line, f"{name}: {line.key}={line.value} has no counterpart", file=timer.file))
+    first = min((line.line for line in timer.lines), default=1)
+    return ImportedJob(name, first, keys, reading=reading, file=timer.file), remarks
+
+
+def _when(timer: Unit, name: str, *, timezone: str) -> tuple[dict[str, Any], Reading | None, list[Remark]]:
+    calendars = timer.all("OnCalendar")
+    monotonic = {key: timer.all(key) for key in _TIMES[1:] if timer.all(key)}
+    remarks: list[Remark] = []
+    if calendars:
+        keys, reading, told = _calendar_keys(calendars, timezone=timezone)
+        remarks += [remark(line, f"{name}: {text}", file=timer.file) for line, text in told]
+        for lines in monotonic.values():
+            told_too = f"{name}: {lines[0].key}={lines[0].value} beside OnCalendar is not mapped"
+            remarks.append(remark(lines[0].line, told_too, file=timer.file))
+    elif monotonic:
+        keys, reading, told = _monotonic_keys(monotonic)
+        remarks += [remark(line, f"{name}: {text}", file=timer.file) for line, text in told]
+    else:
+        raise Unmappable("it has no time", line=min((line.line for line in timer.lines), default=1))
+    if timer.last("Persistent").lower() in ("1", "yes", "true", "on") and "cron" in keys:
+        keys["misfire"] = "once"
+    if (delay := timer.last("RandomizedDelaySec")) and seconds_of(delay):
+        keys["jitter"] = duration_text(seconds_of(delay))
+    return keys, reading, remarks
+
+
+def _calendar_keys(
+    lines: Sequence[Line], *, timezone: str
+) -> tuple[dict[str, Any], Reading | None, list[tuple[int, str]]]:
+    specs: list[CalendarSpec] = []
+    told: list[tuple[int, str]] = []
+    for line in lines:
+        try:
+            spec = parse_calendar(line.value)
+        except Unmappable as error:
+            raise Unmappable(str(error), line=line.line) from None
+        specs.append(spec)
+        if spec.second not in (0, None):
+            told.append((line.line, f"second {spec.second} of `{line.value}` is dropped: cron has full minutes"))
+    zones = {spec.timezone or timezone for spec in specs}
+    if len(zones) > 1:
+        raise Unmappable(f"its times are in the zones {', '.join(sorted(zones))}; a job has one", line=lines[0].line)
+    (zone,) = zones
+    try:
+        keys: dict[str, Any] = cron_of(specs)
+    except Unmappable as error:
+        raise Unmappable(str(error), line=lines[0].line) from None
+    keys |= {"timezone": zone} if zone != timezone else {}
+    return keys, reading_of(specs, zone), told
+
+
+def _monotonic_keys(
+    monotonic: Mapping[str, Sequence[Line]],
+) -> tuple[dict[str, Any], Reading | None, list[tuple[int, str]]]:
+    told: list[tuple[int, str]] = []
+    first = next((monotonic[key][-1] for key in _TIMES[1:4] if key in monotonic), None)
+    again = next((monotonic[key][-1] for key in _TIMES[4:] if key in monotonic), None)
+    if again is None:
+        assert first is not None
+        if first.key == "OnActiveSec":
+            raise Unmappable("OnActiveSec alone starts it once after it was activated", line=first.line)
+        told.append(
+            (first.line, f"the delay of {first.key}={first.value} is dropped: it runs when the scheduler starts")
+        )
+        return {"cron": "@reboot"}, None, told
+    seconds = seconds_of(again.value)
+    if seconds < 1:
+        raise Unmappable(f"{again.key}={again.value} is shorter than a second", line=again.line)
+    keys: dict[str, Any] = {"interval": duration_text(seconds)}
+    if again.key == "OnUnitActiveSec":
+        keys["anchor"] = "start"
+    if first is not None:
+        told.append(
+            (first.line, f"{first.key}={first.value}: it runs at once when the scheduler starts the first time")
+        )
+    else:
+        keys["first_run"] = "after_interval"
+    return keys, every(float(round(seconds))), told
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time span of systemd, 0 where it is none.
+
+    >>> seconds_of("1h 30min"), seconds_of("90"), seconds_of("soon")
+    (5400.0, 90.0, 0.0)
+    """
+    total, at = 0.0, 0
+    for found in _SPAN.finditer(text.strip()):
+        if found.start() != at or found["unit"] not in _UNITS:
+            return 0.0
+        total += float(found["number"]) * _UNITS[found["unit"]]
+        at = found.end()
+    return total if at == len(text.strip()) else 0.0
+
+
+# The service
+
+
+_OF_SERVICE = {
+    *_QUIET,
+    *("ExecStart", "ExecStartPre", "ExecStartPost", "WorkingDirectory", "Environment", "EnvironmentFile", "User"),
+    *("TimeoutStartSec", "RuntimeMaxSec", "TimeoutSec", "TimeoutStopSec", "ExecCondition"),
+}
+
+
+class _Service:
+    """One pass over a service; collects the keys of its job and remarks."""
+
+    def __init__(self, service: Unit, name: str) -> None:
+        self.service = service
+        self.name = name
+        self.remarks: list[Remark] = []
+
+    def tell(self, line: int, text: str) -> None:
+        """Add a remark on a line of the service."""
+        self.remarks.append(remark(line, f"{self.name}: {text}", file=self.service.file))
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of what it runs."""
+        service = self.service
+        if not service.all("ExecStart"):
+            raise Unmappable(f"{service.name} has no ExecStart")
+        commands = [line for key in ("ExecStartPre", "ExecStart", "ExecStartPost") for line in service.all(key)]
+        keys = _command_keys(commands, self.tell)
+        if service.last("Type") in ("forking", "notify", "dbus"):
+            told = f"Type={service.last('Type')} is a daemon: a job ends when its first process ends"
+            self.tell(service.all("Type")[-1].line, told)
+        keys |= self._user()
+        if folder := service.last("WorkingDirectory").lstrip("-").replace("%h", "~"):
+            keys["cwd"] = folder
+        if env := _environment(service, self.tell):
+            keys["env"] = env
+        keys |= {**self._env_file(), **_limits(service)}
+        self._tell_unmapped()
+        return keys
+
+    def _user(self) -> dict[str, Any]:
+        user = self.service.last("User")
+        if user in ("", "root", "0"):
+            return {}
+        recipe = f"let a scheduler of {user} run it, or write `sudo -u {user} --` before it, and allow that in sudoers"
+        told = f"ran as {user}: a job runs as the scheduler's user, so it is disabled; {recipe}"
+        self.tell(self.service.all("User")[-1].line, told)
+        return {"enabled": False}
+
+    def _env_file(self) -> dict[str, Any]:
+        files = self.service.all("EnvironmentFile")
+        for line in files[:-1]:
+            self.tell(line.line, f"EnvironmentFile={line.value} is not mapped: a job has one `env_file`")
+        return {"env_file": files[-1].value.lstrip("-").replace("%h", "~")} if files else {}
+
+    def _tell_unmapped(self) -> None:
+        recipe = "write `conditions: [{command: […]}]`, exit 10 skips"
+        for line in self.service.lines:
+            if line.key == "ExecCondition":
+                self.tell(line.line, f"ExecCondition={line.value} is not mapped: {recipe}")
+            elif line.section == "Service" and line.key not in _OF_SERVICE:
+                self.tell(line.line, f"{line.key}={line.value} has no counterpart")
+
+
+def _limits(service: Unit) -> dict[str, Any]:
+    limit = service.last("RuntimeMaxSec") or service.last("TimeoutStartSec") or service.last("TimeoutSec")
+    keys = {"timeout": duration_text(seconds_of(limit))} if seconds_of(limit) >= 1 else {}
+    grace = seconds_of(service.last("TimeoutStopSec"))
+    return keys | ({"term_grace": duration_text(grace)} if grace >= 1 else {})
+
+
+def _command_keys(commands: Sequence[Line], tell: Any) -> dict[str, Any]:
+    texts = [_command_text(line, tell) for line in commands]
+    if len(texts) == 1 and not texts[0][1]:
+        words = shlex.split(texts[0][0])
+        return {"command": words}
+    return {"shell": "".join(f"{text}\n" for text, _ in texts) if len(texts) > 1 else texts[0][0]}
+
+
+def _command_text(line: Line, tell: Any) -> tuple[str, bool]:
+    """Return a command as a shell's text, and whether it needs a shell."""
+    prefix = re.match(r"[-@:+!|]*", line.value)
+    marks = prefix[0] if prefix else ""
+    text = line.value[len(marks) :].strip()
+    text = text.replace("%%", "\0").replace("%h", '"$HOME"').replace("\0", "%")
+    for found in dict.fromkeys(re.findall(r"%[a-zA-Z]", text)):
+        tell(line.line, f"the specifier {found} of {line.key} is not mapped: write its value")
+    if "+" in marks or "!" in marks:
+        tell(line.line, f"`{marks}` before {line.key} is dropped: a job has the rights of the scheduler's user")
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise Unmappable(f"{line.key} cannot be split into words: {error}", line=line.line) from None
+    if "-" in marks:
+        return f"{text} || true", True
+    return text, "$" in text
+
+
+def _environment(service: Unit, tell: Any) -> dict[str, Any]:
+    env: dict[str, Any] = {}
+    for line in service.all("Environment"):
+        try:
+            words = shlex.split(line.value)
+        except ValueError:
+            words = []
+        for word in words:
+            name, sign, value = word.partition("=")
+            if sign and ENV_NAME.fullmatch(name) and not name.startswith("ROTA_"):
+                env[name] = value.replace("%%", "%")
+            else:
+                tell(line.line, f"Environment={word} is not mapped: no variable of a job can have this name")
+    return env

@@ -1,0 +1,66 @@
+"""The loop that notes what needs attention, so that people are notified of it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+from rota.engine.loops.loop import Loop
+from rota.engine.transactions.attention import FindItems, is_watched, look, note
+from rota.log import log
+from rota.model.clock import Clock
+from rota.rules.attention import TOGETHER
+from rota.store.driver import Store
+
+LEAST_PAUSE = timedelta(seconds=5)
+"""Between two looks: a look reads every job that may need attention."""
+
+
+class AttentionWatch:
+    """Looks at the items when the scheduler was woken and with every tick; without a target for items it does nothing.
+
+    A process that does not stay reports at once, since the next one may come late.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        find: FindItems | None,
+        *,
+        stays: bool,
+        tick: timedelta,
+        written: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._find = find
+        self._together = TOGETHER if stays else timedelta()
+        self.pause = LEAST_PAUSE if stays else timedelta()
+        """The least time between two looks."""
+        self._tick = max(tick, LEAST_PAUSE)
+        self._written = written
+        self._looked_at: datetime | None = None
+        self._next_at: datetime | None = None
+        self.loop = Loop("attention", self.round, clock=clock)
+
+    async def round(self) -> datetime | None:
+        """Note what changed; return when to look again."""
+        now = self._clock.now()
+        if self._find is None or not self._store.read(is_watched):
+            return now + self._tick
+        if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pause:
+            return self._looked_at + self.pause
+        self._looked_at = now
+        changes = self._store.read(partial(look, find=self._find, together=self._together, now=now))
+        if changes.any:
+            changes = await self._store.submit(partial(note, find=self._find, together=self._together, now=now))
+            if changes.new or changes.over:
+                log.info("attention items reported", new=len(changes.new), resolved=len(changes.over))
+                self._written()
+        self._next_at = changes.next_at
+        return now + self._tick if changes.next_at is None else min(changes.next_at, now + self._tick)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the next message may be due."""
+        return self._next_at

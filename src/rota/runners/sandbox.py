@@ -1,0 +1,164 @@
+"""Sandboxes and limits of processes: the argv that encloses a command, and whether this machine can keep them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rota.model.errors import InvalidValue, SpawnFailed
+from rota.model.spec import Limits, Sandbox, Work
+from rota.rules.sandbox import (
+    Enclosure,
+    LimitFacts,
+    LimitMethod,
+    bubblewrap_argv,
+    container_argv,
+    container_variables,
+    limit_method,
+    limited_argv,
+    removal_argv,
+)
+from rota.runners.environment import RunFacts, RunSurroundings
+from rota.runners.keeper import CLEANUP
+
+BUBBLEWRAP = "bwrap"
+PROXY = Path(__file__).with_name("proxy.py")
+PROBE_SECONDS = 20.0
+CLEANUP_SECONDS = 20.0
+CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
+PROBE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-net", "--", "/bin/true")
+
+
+def enclose(
+    argv: tuple[str, ...],
+    work: Work,
+    *,
+    run: RunFacts,
+    surroundings: RunSurroundings,
+    cwd: str,
+    env: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Return a command with the sandbox and the limits of its work around it; raise SpawnFailed if one is missing."""
+    sandbox, limits = work.sandbox, work.limits
+    places = _places(sandbox, surroundings, cwd)
+    if sandbox is not None and sandbox.image:
+        _require(sandbox.runtime)
+        variables = container_variables(env, {variable.name for variable in work.env} | set(work.env_pass))
+        user, limits = f"{os.getuid()}:{os.getgid()}", limits or sandbox.limits
+        return container_argv(sandbox, places, argv, run_id=run.run_id, variables=variables, limits=limits, user=user)
+    if sandbox is not None:
+        program = _require(BUBBLEWRAP)
+        if sandbox.hosts:
+            argv = (*_proxy("enter"), "{channel}", "--", *argv)
+        argv = bubblewrap_argv(program, sandbox, places, argv)
+        if sandbox.hosts:
+            argv = (*_proxy("serve"), ",".join(sandbox.hosts), "--", *argv)
+    if limits is None:
+        return argv
+    return limited_argv(limits, _method(limits), argv, root=os.geteuid() == 0)
+
+
+def cleanup_files(work: Work, run: RunFacts) -> dict[str, str]:
+    """Return the file that tells how to remove the container of a run; empty without one."""
+    if work.sandbox is None or not work.sandbox.image:
+        return {}
+    return {CLEANUP: json.dumps(removal_argv(work.sandbox, run.run_id))}
+
+
+def remove_left_container(folder: Path) -> None:
+    """Remove the container of a run whose keeper is gone, if it had one. Blocks."""
+    try:
+        argv = json.loads((folder / CLEANUP).read_text("utf-8"))
+        subprocess.run(argv, capture_output=True, timeout=CLEANUP_SECONDS, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        pass  # no container, or no runtime that could still run it
+
+
+def _proxy(verb: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(PROXY), verb)
+
+
+def _places(sandbox: Sandbox | None, surroundings: RunSurroundings, cwd: str) -> Enclosure:
+    """Return the places of a run: in a container under the names that the run knows, else where they really are."""
+    paths = (_absolute(path, surroundings.project) for path in (sandbox.write if sandbox else ()))
+    write = tuple(path for path in paths if os.path.exists(path))
+    own = cwd, str(surroundings.folder), str(surroundings.state)
+    if sandbox is None or not sandbox.image:
+        own = os.path.realpath(own[0]), os.path.realpath(own[1]), os.path.realpath(own[2])
+    # The command of a list of hosts begins with the proxy's own Python.
+    read = (sys.prefix, sys.base_prefix, str(PROXY.parent)) if sandbox is not None and sandbox.hosts else ()
+    return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=write, read=tuple(map(os.path.realpath, read)))
+
+
+def _absolute(path: str, project: Path) -> str:
+    return os.path.realpath(project / os.path.expanduser(path))
+
+
+def _require(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        hint = "install it, or remove `sandbox:`; `rota doctor` checks it"
+        raise SpawnFailed(f"the sandbox needs the program {program!r}, which is not on PATH", hint=hint)
+    return found
+
+
+def _method(limits: Limits) -> LimitMethod:
+    try:
+        return limit_method(limits, limit_facts())
+    except InvalidValue as error:
+        raise SpawnFailed(error.message, hint=error.hint) from error
+
+
+def limit_facts() -> LimitFacts:
+    """Return what this machine offers to keep limits; nothing is started."""
+    root = os.geteuid() == 0
+    manager = "/run/systemd" if root else os.environ.get("XDG_RUNTIME_DIR", "") + "/systemd"
+    managed = os.path.exists(f"{manager}/private")
+    scopes = managed and CONTROLLERS.exists() and shutil.which("systemd-run") is not None
+    return LimitFacts(scopes=scopes, prlimit=shutil.which("prlimit") is not None, root=root)
+
+
+def sandbox_problems(work: Work) -> Iterator[tuple[str, str]]:
+    """Yield why this machine cannot keep the sandbox or the limits of a job, and the key; each is really tried."""
+    if work.sandbox is not None:
+        wrong = _try_container(work.sandbox) if work.sandbox.image else _try_bubblewrap()
+        if wrong:
+            yield "sandbox", wrong
+    if work.limits is not None and not (work.sandbox and work.sandbox.image):
+        wrong = _try_limits(work.limits)
+        if wrong:
+            yield "limits", wrong
+
+
+def _try_bubblewrap() -> str:
+    program = shutil.which(BUBBLEWRAP)
+    if program is None:
+        return f"there is no program {BUBBLEWRAP!r} on PATH; install bubblewrap"
+    return _try((program, *PROBE), "bubblewrap cannot make a sandbox here")
+
+
+def _try_container(sandbox: Sandbox) -> str:
+    if shutil.which(sandbox.runtime) is None:
+        return f"there is no program {sandbox.runtime!r} on PATH"
+    return _try((sandbox.runtime, "info"), f"{sandbox.runtime} does not work here")
+
+
+def _try_limits(limits: Limits) -> str:
+    root = os.geteuid() == 0
+    try:
+        method = limit_method(limits, limit_facts())
+    except InvalidValue as error:
+        return f"{error.message}: {error.hint}"
+    return _try(limited_argv(limits, method, ("/bin/true",), root=root), f"limits by {method} do not work here")
+
+
+def _try(argv: tuple[str, ...], wrong: str) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{wrong}: {error}"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return "" if done.returncode == 0 else f"{wrong}: {said[-1] if said else f'exit {done.returncode}'}"

@@ -1,0 +1,4 @@
+-- Why a provider is held, and since when it refuses: a missing login holds until a check finds one.
+ALTER TABLE provider_hold ADD COLUMN problem TEXT COLLATE "C" NOT NULL DEFAULT 'quota' CHECK (problem IN ('quota', 'outage', 'auth'));
+ALTER TABLE provider_hold ADD COLUMN since BIGINT NOT NULL DEFAULT 0;
+UPDATE provider_hold SET since = set_at;

@@ -1,0 +1,1 @@
+"""Stand-ins of chat services that speak their protocols, and tests against them."""
