@@ -24,12 +24,14 @@ from rota.operations.status.heartbeat import Heartbeat, Liveness
 from rota.operations.status.status import look
 from rota.operations.views import whole_run_json
 from rota.rules.health_checks import Severity
+from rota.store.driver import Store
 from rota.store.tables import work_items
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.calling import call, told
 from tests.engine.conftest import ALLOW, NO_RETRY, audit, every
 from tests.scene import tamper
+from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -439,6 +441,49 @@ async def test_what_is_planned_is_told_by_one_process_alone(scene: Scene) -> Non
     ]
     assert taken == [True, False]
     assert await WorkReporter(scene.store, scene.clock, scene.sources).round() == now + MINUTE
+
+
+class LateResults:
+    """A store whose transactions are committed before their results arrive, as those of a thread may be."""
+
+    def __init__(self, store: Store) -> None:
+        self.read = store.read
+        self._write = store.write
+        self._pending: list[tuple[asyncio.Future[Any], Any]] = []
+
+    def submit(self, operation: Callable[..., Any]) -> asyncio.Future[Any]:
+        """Commit an operation; its result arrives by `arrive`."""
+        self._pending.append((asyncio.get_running_loop().create_future(), self._write(operation)))
+        return self._pending[-1][0]
+
+    def arrive(self) -> None:
+        """Let all results arrive."""
+        while self._pending:
+            future, result = self._pending.pop(0)
+            future.set_result(result)
+
+
+async def test_a_claim_waits_for_a_release_whose_commit_is_not_announced_yet(scene: Scene) -> None:
+    shelf = stock(scene, "a")
+    scene.declare(fixer())
+    scene.trigger("fix")
+    await scene.settle()
+    shelf.refuses = SourceError("later")
+    await scene.advance(MINUTE)
+    scene.clock.advance("10m")
+    shelf.refuses = None
+    store = LateResults(scene.store)
+    reporter = WorkReporter(store, scene.clock, scene.sources)  # type: ignore[arg-type]
+    taking = asyncio.create_task(reporter.round())
+    settling = asyncio.create_task(reporter.settle(SHELF.key))
+    done, _ = await asyncio.wait({settling}, timeout=0)
+    assert not done
+    async with asyncio.timeout(LONGEST_WAIT):
+        while not settling.done():
+            store.arrive()
+            await asyncio.wait({settling}, timeout=0)
+    assert (shelf.held, len(shelf.reports)) == ({}, 1)
+    await taking
 
 
 async def test_rows_of_items_go_with_their_runs(scene: Scene) -> None:

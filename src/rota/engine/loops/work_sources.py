@@ -69,8 +69,13 @@ class WorkReporter:
                 self._begin(claim)
 
     async def settle(self, key: str) -> None:
-        """Send a source its due reports before the next claim: a released item may be the next one."""
+        """Send a source its due reports before the next claim: a released item may be the next one.
+
+        Reports that were taken but whose commit has not been announced yet are waited for too: they are no longer due.
+        """
         await self.round()
+        if self._taking:
+            await asyncio.wait(self._taking)
         theirs = [task for known, task in self._telling.values() if known == key]
         if theirs:
             await asyncio.wait(theirs)
