@@ -9,6 +9,7 @@ import tempfile
 import threading
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -945,7 +946,9 @@ def test_backends_that_are_ended_at_random_lose_and_double_nothing(store, beside
                     killed.extend(killer.execute(KILL, [chance.random()]).fetchall())
 
     async def caller(name):
-        for number in range(40):
+        for number in count():
+            if number >= 40 and len(killed) >= 5:  # on a fast machine forty are done before the first is killed
+                return
             key = await store.submit(partial(keep, key=f"{name}:{number}"))
             done.append(key)
 
@@ -961,8 +964,7 @@ def test_backends_that_are_ended_at_random_lose_and_double_nothing(store, beside
         killing.join()
         kept = [key for (key,) in beside.execute("SELECT key FROM ledger").fetchall()]
         beside.execute("DROP TABLE ledger")
-    assert killed
-    assert len(done) == 320
+    assert len(done) >= 320
     assert sorted(kept) == sorted(done)
 
 
