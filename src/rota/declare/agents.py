@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,36 +9,27 @@ from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter, refused_arguments
 from rota.agents.custom import NAME as CUSTOM
-from rota.agents.registry import CAPABILITIES, adapter, complaints, names
 from rota.agents.registry import NAME as PYTHON
+from rota.agents.registry import adapter, complaints, names
 from rota.declare.applicability import WORKS
+from rota.declare.function_agents import FunctionAdapter
 from rota.declare.problems import (
-    FUNCTION,
     GROUPS,
     JOB_NAME,
     BadValue,
     ProblemList,
-    Reader,
-    between,
     choice,
     matching,
-    not_among,
     read_argument,
     read_items,
     read_text,
     shown,
-    whole,
     wrong_type,
 )
 from rota.declare.readers import (
-    read_env_value,
-    read_headers,
     read_keys,
-    read_params,
     read_step,
-    read_url,
 )
-from rota.declare.registry import RegisteredAgent
 from rota.model.agents import PLENTY, Access, provider_pool
 from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import (
@@ -48,104 +38,12 @@ from rota.model.spec import (
     AgentWork,
     Carry,
     Draw,
-    EnvValue,
     OnQuota,
     SessionMode,
-    SourceKind,
     StepFolder,
-    WorkSource,
     Workspace,
 )
 from rota.rules.prompts import DEFAULT_PROMPT
-from rota.sources.github import LABELS
-
-ADAPTER_HINT = 'write the name of an adapter, or {run: "module:function"}'
-
-Bodies = Mapping[str, Any]
-"""Entries of `agents:` by name, as they are written."""
-
-_function = matching(FUNCTION, "the name of a function", hint="write a registered name or module:function")
-_function_provider = matching(JOB_NAME, "the name of a provider", hint="use 1 to 200 letters, digits and . _ -")
-
-
-class FunctionAdapter(Struct, frozen=True):
-    """`adapter: {run: …}`: the function that is the agent, the limits it enforces, and its provider."""
-
-    run: str
-    capabilities: tuple[str, ...] = ()
-    provider: str = ""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The part of an agent that is stored with its jobs."""
-        found = {"capabilities": list(self.capabilities), "provider": self.provider}
-        return {key: value for key, value in found.items() if value}
-
-
-def read_adapter(value: Any) -> str | FunctionAdapter:
-    """Return which adapter an agent has: the name of one, or a Python function."""
-    if not isinstance(value, Mapping):
-        return read_text(value)
-    readers = {"run": _function, "capabilities": _capabilities, "provider": _function_provider}
-    with ProblemList() as problems:
-        found = read_keys(
-            value, readers, problems=problems, hint=ADAPTER_HINT, known=f"a function has the keys {', '.join(readers)}"
-        )
-        if "run" not in value and not problems.mistyped:
-            raise BadValue("does not name a function", code="missing_value", hint=ADAPTER_HINT)
-    return FunctionAdapter(**found)
-
-
-def _capabilities(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise wrong_type(value, "a list of limits", hint=f"such as [max_turns], of {', '.join(CAPABILITIES)}")
-    return tuple(dict.fromkeys(read_items(value, _capability)))
-
-
-def _capability(value: Any) -> str:
-    if value not in CAPABILITIES:
-        raise not_among(value, CAPABILITIES)
-    return str(value)
-
-
-def with_registered(written: Bodies, registered: Mapping[str, RegisteredAgent]) -> dict[str, Any]:
-    """Return the entries of the file with the functions that code has registered; what the file says wins.
-
-    An entry of the same name that names no adapter is about the function.
-    """
-    found: dict[str, Any] = {name: _entry(name, one) for name, one in registered.items() if name not in written}
-    for name, body in written.items():
-        found[name] = _over_registered(name, body, registered)
-    return found
-
-
-def _over_registered(name: str, body: Any, registered: Mapping[str, RegisteredAgent]) -> Any:
-    if not isinstance(body, dict | None):
-        return body
-    body = dict(body or {})
-    adapter = body.get("adapter")
-    if adapter is None and name in registered:
-        return {**_entry(name, registered[name]), **body}
-    run = adapter.get("run") if isinstance(adapter, Mapping) else None
-    if isinstance(run, str) and run in registered:
-        known = _entry(run, registered[run])
-        return {**known, **body, "adapter": {**known["adapter"], **adapter}}
-    return body
-
-
-def _entry(name: str, registered: RegisteredAgent) -> dict[str, Any]:
-    """Return what a decorator says as an entry of `agents`.
-
-    A limit that it names is one that the function keeps: `max_turns=True`, or with a value for its jobs `max_turns=20`.
-    """
-    keys = dict(registered.keys)
-    named = keys.pop("capabilities", ())
-    named = [named] if isinstance(named, str) else list(named)
-    named += [key for key in CAPABILITIES if key in keys and keys[key] is not False]
-    adapter = {"run": name, "capabilities": list(dict.fromkeys(named)), "provider": keys.pop("provider", None)}
-    rest = {key: value for key, value in keys.items() if key not in CAPABILITIES or not isinstance(value, bool)}
-    return {"adapter": {key: value for key, value in adapter.items() if value}, **rest}
-
 
 Keys = Mapping[str, Any]
 
@@ -645,126 +543,3 @@ def read_after(value: Any) -> AfterStep:
     """Return the step after an agent: {command: […]} or {shell: …}, with an optional cwd."""
     found = read_step(value, {"cwd": choice(StepFolder)}, key="after", hint=AFTER_HINT, mistyped=GROUPS)
     return AfterStep(**found)
-
-
-HINT = "write `work_source: {github: owner/repository, label: agent-ready, token: {secret: GITHUB_TOKEN}}`"
-TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=10), said="1s and 10m")
-LABEL_LIMIT = 50
-_REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}", re.ASCII)
-
-
-def read_work_source(value: Any) -> WorkSource:
-    """Return a work source; the folder of one of kind `directory` as it was written."""
-    if not isinstance(value, Mapping):
-        raise wrong_type(value, "a work source", hint=HINT)
-    kinds = [kind for kind in SourceKind if kind in value]
-    readers = {**_ANY_KIND, **{key: reader for kind in kinds for key, reader in _KINDS[kind].items()}}
-    with ProblemList() as problems:
-        if len(kinds) != 1:
-            message = f"has {' and '.join(kinds)}" if kinds else "does not name a source"
-            code = "conflict" if kinds else "missing_value"
-            problems.add(Problem(message, code, hint=f"keep one of {', '.join(SourceKind)}"))
-        written = value if kinds else {key: value[key] for key in value if key in readers}
-        keys = read_keys(written, readers, problems=problems, hint=HINT)
-        if kinds == [SourceKind.GITHUB]:
-            problems.add(*_wrong_github(value, keys, problems))
-    kind = kinds[0]
-    found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
-    found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
-    return _with_keys(found, keys)
-
-
-_USUAL = WorkSource(SourceKind.HTTP, "")
-
-
-def _read_label(value: Any) -> str:
-    text = read_text(value).strip()
-    if "," in text or len(text) > LABEL_LIMIT or not text.isprintable():
-        raise BadValue(f"{shown(text)} cannot be a label", hint=f"at most {LABEL_LIMIT} characters, and no comma")
-    return text
-
-
-def _read_secret(value: Any) -> EnvValue:
-    """Return a secret by its name; the value itself has no place in a file."""
-    found = read_env_value(value)
-    if found.secret is None:
-        raise BadValue(
-            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
-        )
-    return found
-
-
-def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
-    if not isinstance(value, Mapping):
-        raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
-    secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]
-    values: list[EnvValue] = []
-    with ProblemList() as problems:
-        for name in secret:
-            with problems.below(name):
-                values.append(replace(_read_secret(value[name]), name=str(name)))
-        params = read_params({name: one for name, one in value.items() if name not in secret})
-    return params, tuple(values)
-
-
-def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], problems: ProblemList) -> list[Problem]:
-    found: list[Problem] = []
-    if "token" not in value and not problems.mistyped:
-        found.append(Problem("has no token", "missing_value", hint="add `token: {secret: GITHUB_TOKEN}`"))
-    labels = {name: keys.get(name, usual) for name, usual in LABELS.items() if name in keys or name not in value}
-    for name, label in labels.items():
-        other = next(key for key, one in labels.items() if one.lower() == label.lower())
-        if other != name:
-            message = f"{shown(label)} is also the label of `{other}`"
-            found.append(Problem(message, "conflict", at=(name,) if name in keys else (), hint="give each its own"))
-    return found
-
-
-def _with_keys(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    if found.kind is SourceKind.GITHUB:
-        token = replace(keys.pop("token"), name="token")
-        return replace(found, options=keys, values=(token,))
-    if found.kind is SourceKind.HTTP:
-        return replace(found, values=tuple(keys.get("headers", {}).values()))
-    options, values = keys.get("options", ({}, ())) if found.kind is SourceKind.RUN else (keys, ())
-    return replace(found, options=options, values=values)
-
-
-_read_repository = matching(_REPOSITORY, "a repository", hint="write it as owner/name, such as me/api")
-_read_class = matching(FUNCTION, "a class", hint="write module:Class, or the name of a registered one")
-_ANY_KIND: Mapping[str, Reader] = {"timeout": TIMEOUT, "attempts": whole(1, 100)}
-_KINDS: Mapping[SourceKind, Mapping[str, Reader]] = {
-    SourceKind.GITHUB: {
-        SourceKind.GITHUB: _read_repository,
-        **dict.fromkeys(LABELS, _read_label),
-        "token": _read_secret,
-        "api_url": read_url,
-    },
-    SourceKind.DIRECTORY: {SourceKind.DIRECTORY: read_text, "pattern": read_text},
-    SourceKind.HTTP: {SourceKind.HTTP: read_url, "headers": read_headers},
-    SourceKind.RUN: {SourceKind.RUN: _read_class, "options": _read_options},
-}
-
-
-def refuse_source_elsewhere(source: WorkSource | None, python: str | None) -> None:
-    """Refuse a class where the functions of a project run in processes: a source is asked by the scheduler itself."""
-    if source is not None and source.kind is SourceKind.RUN and python is not None:
-        message = "a work source's class runs inside the scheduler's process, not in another interpreter"
-        hint = "use `http:`, or start rota from the project's environment and remove `python:`"
-        raise BadValue(message, code="conflict", hint=hint, at=("work_source", "run"))
-
-
-def write_work_source(source: WorkSource, place: Callable[[str], str]) -> dict[str, Any]:
-    """Return the keys of a work source; `place` writes a path as the file would."""
-    written = place(source.place) if source.kind is SourceKind.DIRECTORY else source.place
-    keys: dict[str, Any] = {source.kind.value: written}
-    values = {one.name: {"secret": one.secret} if one.secret else one.value for one in source.values}
-    if source.kind is SourceKind.RUN:
-        keys |= {"options": {**source.options, **values}} if source.options or values else {}
-    elif source.kind is SourceKind.HTTP:
-        keys |= {"headers": values} if values else {}
-    else:
-        keys |= {**source.options, **values}
-    seconds = int(source.timeout.total_seconds())
-    keys |= {"timeout": seconds} if source.timeout != _USUAL.timeout else {}
-    return keys | ({"attempts": source.attempts} if source.attempts != _USUAL.attempts else {})

@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.declare.agents import Agent, Bodies, read_agent, read_schedule, refuse_elsewhere
+from rota.declare.agents import Agent, read_agent, read_schedule, refuse_elsewhere
 from rota.declare.applicability import runs_first
+from rota.declare.function_agents import Bodies
 from rota.declare.jobs import NO_MEMBERS, NO_WORK, JobDefaults, build_group, build_job, place_of
 from rota.declare.keys import AGENT, GROUP, JOB, read_map
 from rota.declare.merge import out_of_process

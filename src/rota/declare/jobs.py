@@ -15,7 +15,6 @@ from rota.declare.agents import (
     draws_of,
     one_of_each,
     over_agent,
-    refuse_source_elsewhere,
     without_effect,
     work_of,
 )
@@ -29,6 +28,7 @@ from rota.declare.problems import REBOOT, BadValue, ProblemList, below, followin
 from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
 from rota.declare.readers import one_interval
 from rota.declare.types import PollGroup, WorkType
+from rota.declare.work_sources import refuse_source_elsewhere
 from rota.model.budgets import MILLION, Account
 from rota.model.clock import cut_to_ms
 from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean

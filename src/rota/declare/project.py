@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare import entries, references
-from rota.declare.agents import Agent, own_pools, with_registered
+from rota.declare.agents import Agent, own_pools
 from rota.declare.calendar import Calendars
 from rota.declare.chats import unknown_commands
+from rota.declare.function_agents import with_registered
 from rota.declare.include import Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes
 from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes

@@ -5,7 +5,17 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rota.agents.registry import CAPABILITIES
-from rota.declare import agents, calendar, chats, limits, notifications, problems, readers
+from rota.declare import (
+    agents,
+    calendar,
+    chats,
+    function_agents,
+    limits,
+    notifications,
+    problems,
+    readers,
+    work_sources,
+)
 from rota.declare.problems import JOB_NAME
 from rota.model import spec
 from rota.model.agents import Access
@@ -381,7 +391,7 @@ deliver = Value(
 depth = Value(problems.whole(0, 10), {"type": "integer", "minimum": 0, "maximum": 10})
 approval = word(Approval)
 adapter = Value(
-    agents.read_adapter,
+    function_agents.read_adapter,
     {
         "anyOf": [
             {"type": "string", "minLength": 1},
@@ -474,7 +484,7 @@ sandbox = Value(
     },
 )
 work_source = Value(
-    agents.read_work_source,
+    work_sources.read_work_source,
     {
         "type": "object",
         "properties": {
