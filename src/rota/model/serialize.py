@@ -9,7 +9,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
 from rota.model.clock import MILLISECOND, from_ms, iso, to_ms
 from rota.model.notifications import Delivery
@@ -26,6 +27,21 @@ def encode(value: Any) -> Any:
     kind: Any = type(value)
     coder = _encoder(kind)
     return value if coder is None else coder(value)
+
+
+def encode_changed(value: Any) -> Any:
+    """Return a value as `encode` does, without the fields of records that have their default.
+
+    A field that a later version of rota adds does not change it.
+    """
+    if isinstance(value, Struct):
+        found = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: encode_changed(held) for field, held in found if held != _default(field)}
+    return [encode_changed(one) for one in value] if isinstance(value, tuple | list) else encode(value)
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 def decode(record: type[T], value: Any) -> T:

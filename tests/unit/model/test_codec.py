@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
 
 from rota.model import records, spec
-from rota.model.serialize import decode, encode, is_record
+from rota.model.serialize import decode, encode, encode_changed, is_record
 from rota.model.spec import EnvValue, JobSpec, Kind, Schedule, Work
 
 RECORDS = [
@@ -123,3 +124,36 @@ def test_what_has_no_json_form_is_refused(value):
 def test_no_type_is_ever_taken_from_stored_data():
     stored = {"name": "backup", "work": {"kind": "command", "params": {"__class__": "os.system", "py/object": "x"}}}
     assert decode(JobSpec, stored).work.params == {"__class__": "os.system", "py/object": "x"}
+
+
+class Inner(Struct, frozen=True):
+    """A record of an earlier version."""
+
+    wait: timedelta = timedelta(seconds=1)
+
+
+class Grown(Struct, frozen=True):
+    """The same record of a later version."""
+
+    wait: timedelta = timedelta(seconds=1)
+    names: tuple[str, ...] = field(default_factory=tuple)
+    limit: int | None = None
+
+
+class Outer(Struct, frozen=True):
+    """A record that holds others."""
+
+    name: str
+    inner: Inner | Grown = Inner()
+    all: tuple[Inner | Grown, ...] = ()
+
+
+def test_a_field_that_a_later_version_adds_does_not_change_what_a_record_sets() -> None:
+    wait = timedelta(seconds=2)
+    earlier, later = (Outer("a", kind(wait), (kind(), kind(wait))) for kind in (Inner, Grown))
+    assert (
+        encode_changed(earlier)
+        == encode_changed(later)
+        == {"name": "a", "inner": {"wait": 2000}, "all": [{}, {"wait": 2000}]}
+    )
+    assert encode_changed(Outer("a", Grown(wait, limit=0))) != encode_changed(Outer("a", Grown(wait)))

@@ -79,7 +79,7 @@ def _view(db: Database, grant: Grant, now: datetime) -> GrantView:
     if grant.expires_at <= now:
         return GrantView(grant, "expired")
     job = jobs.job_by_id(db, grant.job_id)
-    changed = job.retired_at is not None or jobs.digest_of(job.spec) != grant.digest
+    changed = job.retired_at is not None or jobs.lasting_digest(job.spec) != grant.digest
     return GrantView(grant, "void" if changed else "valid")
 
 

@@ -57,7 +57,7 @@ def request(db: Database, *, author: Author, tool: str, given: Mapping[str, Any]
     if len(write_json(call)) > CALL_LIMIT:
         return CallDecision(why=f"the call has more than {CALL_LIMIT:,} characters, which no person can check")
     definition = definition_of(db, asker.job_id)
-    if definition != jobs.digest_of(asker.spec):
+    if definition != jobs.lasting_digest(asker.spec):
         return CallDecision(why="the definition of the job changed after this run started")
     granted = grants.find(db, asker.job_id, digest=definition, call_digest=transactions.digest_of(call))
     if granted is not None and grants.use(db, granted.number, now=now):
@@ -93,7 +93,7 @@ def _question(db: Database, asker: Asker, call: Mapping[str, Any], *, definition
 
 def definition_of(db: Database, job_id: str) -> str:
     """Return the digest of the present definition of a job."""
-    return jobs.digest_of(jobs.job_by_id(db, job_id).spec)
+    return jobs.lasting_digest(jobs.job_by_id(db, job_id).spec)
 
 
 def digest_of_call(definition: str, call: Mapping[str, Any]) -> str:

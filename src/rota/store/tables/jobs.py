@@ -9,7 +9,7 @@ from rota.model.clock import from_ms, to_ms, to_ms_or_none
 from rota.model.ids import new_id
 from rota.model.proposals import AgentPolicy, Provenance
 from rota.model.records import Job
-from rota.model.serialize import decode, encode
+from rota.model.serialize import decode, encode, encode_changed
 from rota.model.spec import JobSpec
 from rota.store.driver import Database
 from rota.store.rows import (
@@ -382,6 +382,13 @@ def digest_of(spec: JobSpec) -> str:
     import hashlib
 
     return hashlib.sha256(write_spec(spec).encode()).hexdigest()
+
+
+def lasting_digest(spec: JobSpec) -> str:
+    """Return the digest of what a definition sets: an upgrade of rota that adds keys does not change it."""
+    import hashlib
+
+    return hashlib.sha256(write_json(encode_changed(spec)).encode()).hexdigest()
 
 
 def stored_digest(db: Database, job: Job) -> str:
