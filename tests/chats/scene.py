@@ -22,6 +22,7 @@ from tests.chats.slack_server import SlackServer
 from tests.chats.telegram_server import CHAT, USER, TelegramServer
 from tests.engine.agent_jobs import agent
 from tests.scene import Scene
+from tests.waiting import LONGEST_WAIT
 
 ENVIRONMENT = {"BOT": telegram_server.TOKEN, "SLACK_BOT": slack_server.BOT, "SLACK_APP": slack_server.APP}
 TURNS = 8
@@ -72,7 +73,7 @@ class ChatScene(Scene):
             tasks = [task for task in tasks if "slack" not in task.get_name() or "out" in task.get_name()]
             tasks += [*self.engine.chats._asides, *(task for _, task in self.engine.deliveries._sending.values())]
             if tasks:
-                _, late = await asyncio.wait(tasks, timeout=20)
+                _, late = await asyncio.wait(tasks, timeout=LONGEST_WAIT)
                 assert not late, late
             await self.quiet()
 

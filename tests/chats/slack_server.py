@@ -3,13 +3,15 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
+
+from tests.waiting import LONGEST_WAIT
 
 BOT, APP = "xoxb-stand-in", "xapp-stand-in"
 CHANNEL, USER = "C0123456789", "U0123456789"
@@ -109,7 +111,8 @@ class SlackServer:
             identifier = f"envelope-{self._number}"
             self.unacknowledged[identifier] = {"envelope_id": identifier, **envelope}
             if self._sockets:
-                self._sockets[-1].send(json.dumps(self.unacknowledged[identifier]))
+                with suppress(ConnectionClosed):  # the next socket gets it
+                    self._sockets[-1].send(json.dumps(self.unacknowledged[identifier]))
         return identifier
 
     # what the app did
@@ -123,7 +126,7 @@ class SlackServer:
         with self._changed:
             self._changed.wait(seconds)
 
-    def wait(self, until: Any, *, seconds: float = 20.0) -> Any:
+    def wait(self, until: Any, *, seconds: float = LONGEST_WAIT) -> Any:
         """Wait for a condition."""
         with self._changed:
             found = self._changed.wait_for(lambda: until(self), timeout=seconds)

@@ -13,6 +13,8 @@ from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import LONGEST_WAIT
+
 TOKEN = "123456:stand-in"
 CHAT, USER = 5001, 5001
 
@@ -100,7 +102,7 @@ class TelegramServer:
         """Return the texts of the bot's messages."""
         return [message["text"] for message in self.sent() if "text" in message]
 
-    def wait_for_text(self, part: str, *, seconds: float = 20.0) -> dict[str, Any]:
+    def wait_for_text(self, part: str, *, seconds: float = LONGEST_WAIT) -> dict[str, Any]:
         """Wait for a message of the bot with this part of a text."""
         with self._changed:
             found = self._changed.wait_for(lambda: self._with(part), timeout=seconds)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.engine.clock import SystemClock
 from rota.engine.transactions.questions import ask
 from rota.model.notifications import ChatCommands
 from rota.model.questions import Subject
@@ -19,6 +20,7 @@ from rota.store.tables.questions import NewQuestion
 from tests.chats.scene import ChatScene, chat_scene, ops, reviewing
 from tests.chats.slack_server import SlackServer, slack
 from tests.engine.conftest import NOON, audit, command
+from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +43,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[ChatScene]:
 
 async def until(scene: ChatScene, server: SlackServer, condition: Callable[[SlackServer], Any]) -> None:
     """Talk until the stand-in has seen something; its threads and the loop's work meanwhile."""
-    for _ in range(200):
+    clock = SystemClock()
+    last = clock.monotonic() + LONGEST_WAIT
+    while clock.monotonic() < last:
         await scene.talk(turns=2)
         if condition(server):
             return

@@ -88,6 +88,7 @@ def test_a_reply_survives_a_kill_at_each_step_and_starts_one_run(
     serve(project, server)
     project.rota("trigger", "talk")
     answer = server.wait_for_text("answer 1")
+    until(lambda: project.json("deliveries")[0]["status"] == "DELIVERED", what="the answer to be stored as delivered")
     kill(project.servers[-1])
     arm(project, point)
     server.say("go on", reply_to=answer["message_id"])
