@@ -20,6 +20,8 @@ COMMANDS = "cli/commands"
 PARTICIPLE = re.compile(r"(?:^|_)(?:\w+(?:ing|ed)|given|made|kept|held|told|known|gone|left|lost|found|born)(?:_|$)")
 NOUNS = frozenset({"logging", "string", "feed", "embed"})
 """Names that only look like participles."""
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""The fields of a syntax tree that hold statements."""
 Graph = Mapping[str, frozenset[str]]
 
 
@@ -142,11 +144,13 @@ def _imports(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Iterator[st
 
 
 def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        yield node
-        yield from _runtime_nodes(node)
+    """Return the statements that run, also inside others; no expression holds an import."""
+    for block in BLOCKS:
+        for node in getattr(tree, block, ()):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                continue
+            yield node
+            yield from _runtime_nodes(node)
 
 
 def picture(source: Path = SOURCE) -> str:

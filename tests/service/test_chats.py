@@ -17,6 +17,7 @@ from rota.store.migrate import open_store
 from rota.store.tables import questions
 from rota.store.tables.questions import NewQuestion
 from tests.chats.telegram_server import CHAT, TOKEN, USER, TelegramServer, telegram
+from tests.scene import tamper_file
 from tests.service.serving import Project, kill
 from tests.service.test_agent_runs import seen
 from tests.service.test_agent_runs import serve as serve_agents
@@ -113,7 +114,9 @@ def test_an_answer_is_sent_again_from_the_part_after_which_the_scheduler_died(
     kill(project.servers[-1])
     arm(project, "chat.part_sent")
     project.rota("trigger", "talk")
-    die_and_serve(project)
+    until(lambda: project.servers[-1].poll() is not None, what="the scheduler to die")
+    tamper_file(project.state / "rota.db", "UPDATE delivery SET next_at = 0")  # the lease of the dead is over
+    project.serve()
     until(lambda: sum("answer 1" in text for text in server.texts()) == 2, what="the repeated part")
     assert [run["trigger"] for run in project.history("talk")] == ["manual"]
     assert project.json("verify")["violations"] == []
