@@ -27,6 +27,7 @@ from rota.model.proposals import Author
 from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations.admin.access import Caller, Codes, Scope
 from rota.operations.admin.audit import AuditedAct, AuditedStore
+from rota.operations.status.metrics import RunTotals
 from rota.settings import Settings
 from rota.store.driver import Store
 from rota.text.format import read_coming, read_instant
@@ -51,6 +52,8 @@ class ServerContext(Struct, frozen=True):
     """Whether browsers connect over TLS, so that cookies are `Secure`."""
     settings: Settings | None = None
     """The settings of the scheduler; None if unknown."""
+    totals: RunTotals = field(default_factory=RunTotals)
+    """The sums of past days for the metrics."""
 
 
 class RequestContext(Struct, frozen=True):

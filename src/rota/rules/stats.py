@@ -27,11 +27,14 @@ ROWS, COMPLETED, LATE, CALLS = "n", "C", "late", "calls"
 FAILED, SKIPPED, CANCELLED = "F", "S", "X"
 LETTERS = {Status.COMPLETED: COMPLETED, Status.FAILED: FAILED, Status.SKIPPED: SKIPPED, Status.CANCELLED: CANCELLED}
 """Failed, skipped and cancelled runs are counted by reason: `F.exit_code`."""
+_REASONED = tuple(f"{letter}." for letter in (FAILED, SKIPPED, CANCELLED))
 DURATION, WAIT, LATENESS = "d", "w", "l"
 """The sum of a measure in milliseconds; followed by the number of a bucket, its histogram: `d`, `d37`."""
 FIRED, FIRED_FAILED = "h", "hf"
 """Followed by a number: runs that started so many hours before the hour of their end, and the failed ones."""
 MAX_HOURS_BACK = 168
+BOUND_EXPONENTS = range(2, 27)
+"""The bounds of an exported histogram are these powers of two in milliseconds: 4 ms, 8 ms, … 18.6 hours."""
 USED = "u"
 """Usage by agent and model: `u.usd.AGENT|MODEL`; money in millionths of a dollar."""
 RUNS, TOKENS_IN, TOKENS_CACHED, TOKENS_OUT, REQUESTS, USD = "runs", "in", "cached", "out", "requests", "usd"
@@ -95,6 +98,29 @@ def histogram(tally: Mapping[str, int], measure: str) -> dict[int, int]:
     """Return the number of runs by bucket."""
     start = len(measure)
     return {int(key[start:]): n for key, n in tally.items() if key.startswith(measure) and key[start:].isdecimal()}
+
+
+def cumulative(tally: Mapping[str, int], measure: str) -> list[tuple[float, int]]:
+    """Return the number of runs below each bound in seconds; the last bound is infinite, below it are all.
+
+    >>> cumulative({"d3": 1, "d35": 10, "d36": 5}, "d")[0], cumulative({"d3": 1, "d35": 10, "d36": 5}, "d")[8]
+    ((0.004, 1), (1.024, 11))
+    """
+    buckets = histogram(tally, measure)
+    found, total = [], 0
+    for exponent in BOUND_EXPONENTS:
+        total = sum(count for number, count in buckets.items() if bounds(number)[1] <= 1 << exponent)
+        found.append(((1 << exponent) / 1000, total))
+    return [*found, (float("inf"), sum(buckets.values()))]
+
+
+def ends(tally: Mapping[str, int]) -> Tally:
+    """Return the keys of a tally that count ended runs by status and reason.
+
+    >>> ends({"C": 2, "F.exit_code": 1, "d": 50, "d3": 3, "u.usd.a|b": 9})
+    {'C': 2, 'F.exit_code': 1}
+    """
+    return {key: amount for key, amount in tally.items() if key == COMPLETED or key[:2] in _REASONED}
 
 
 def mean(tally: Mapping[str, int], measure: str) -> timedelta | None:

@@ -2,17 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from math import isinf
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 from prometheus_client import generate_latest
-from prometheus_client.core import GaugeMetricFamily as Gauge
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client.registry import Collector
 from starlette.responses import Response, StreamingResponse
@@ -22,12 +21,9 @@ from rota.http.api.jobs import pause_jobs, resume_jobs
 from rota.http.context import Ctx, PastTime, RequestContext, Routes, ServerContext, Word, answer, instant, page
 from rota.http.errors import Busy
 from rota.http.security import Authenticator
-from rota.model.budgets import MILLION, Unit
 from rota.model.store_url import SQLITE, shown
 from rota.operations.admin.access import Caller, Scope, end_session
 from rota.operations.admin.audit import entry_json, read_trail
-from rota.operations.budgets import list_accounts
-from rota.operations.capacity import pool_views
 from rota.operations.digest import DigestJson, look_at_digest
 from rota.operations.group_actions import drain_worker
 from rota.operations.group_actions import forget_worker as forget_gone
@@ -35,66 +31,36 @@ from rota.operations.jobs import project_timezone
 from rota.operations.pause import JobSelection
 from rota.operations.status.attention import AttentionItem, acknowledge, chosen_among, need_json, point_out
 from rota.operations.status.heartbeat import Liveness, heartbeat
+from rota.operations.status.metrics import (
+    LABELLED_JOBS,
+    MAX_LABELLED_JOBS,
+    MetricFamily,
+    MetricKind,
+    collect_metrics,
+)
 from rota.operations.status.status import ask_to_stop, look, look_at_health, needs_of, system_json
 from rota.operations.status.summary import SummaryJson, summarise, summary_json
 from rota.operations.workers import forget, register, remote_json, remote_workers
-from rota.store.driver import Store
 
 
 class Metrics(Collector):
-    """Collects the metrics of one moment."""
+    """Gives metrics to the writer of the text format."""
 
-    def __init__(self, store: Store, state: Path, *, now: datetime) -> None:
-        self._store = store
-        self._now = now
-        self._summary = summarise(store, state, now=now)
+    def __init__(self, families: Sequence[MetricFamily]) -> None:
+        self._families = families
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        summary, answer = self._summary, self._summary.heartbeat.answer
-        yield Gauge("rota_up", "Whether due runs will start.", float(summary.heartbeat.alive))
-        runs = Gauge("rota_runs", "Runs that are stored, by status.", labels=["status"])  # pruned runs do not count
-        for status, number in summary.counts.items():
-            runs.add_metric([status.value], number)
-        yield runs
-        yield Gauge("rota_slots", "How many runs execute at the same time.", answer.get("concurrency", 0))
-        yield Gauge("rota_slots_taken", "How many slots are taken.", answer.get("slots_taken", 0))
-        if summary.next_due_at is not None:
-            seconds = (summary.next_due_at - self._now).total_seconds()
-            yield Gauge("rota_next_due_seconds", "Seconds until the next instant is due.", seconds)
-        yield from self._pools()
-        yield from self._budgets()
-        yield self._attention()
-
-    def _pools(self) -> Iterator[Metric]:
-        capacity = Gauge("rota_pool_capacity", "How much a pool holds.", labels=["pool"])
-        used = Gauge("rota_pool_used", "How much of a pool is drawn.", labels=["pool"])
-        for view in self._store.read(pool_views):
-            capacity.add_metric([view.pool.name], view.pool.capacity)
-            used.add_metric([view.pool.name], view.pool.used)
-        yield capacity
-        yield used
-
-    def _budgets(self) -> Iterator[Metric]:
-        labels = ["account", "unit"]
-        limit = Gauge("rota_budget_limit", "The limit of an account in its window.", labels=labels)
-        used = Gauge("rota_budget_used", "The used or reserved amount of it.", labels=labels)
-        for view in list_accounts(self._store, now=self._now):
-            values = [view.account.name, str(view.account.unit)]
-            scale = MILLION if view.account.unit is Unit.USD else 1  # money in dollars, as the label says
-            limit.add_metric(values, view.account.limit / scale)
-            used.add_metric(values, view.used / scale)
-        yield limit
-        yield used
-
-    def _attention(self) -> Metric:
-        labels = ["kind", "name", "acknowledged"]
-        items = Gauge("rota_attention", "Items that need attention, as `rota ack` lists them.", labels=labels)
-        zone = project_timezone(self._store)
-        for need in needs_of(self._store, beat=self._summary.heartbeat, zone=zone, now=self._now):
-            values = [need.attention.kind.value, need.attention.name, "true" if need.seen else "false"]
-            items.add_metric(values, 1)
-        return items
+        for family in self._families:
+            if family.histogram is not None:
+                buckets = [("+Inf" if isinf(bound) else str(bound), count) for bound, count in family.histogram.buckets]
+                yield HistogramMetricFamily(family.name, family.help, buckets, family.histogram.total)
+                continue
+            make = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
+            metric = make(family.name, family.help, labels=family.labels)
+            for labels, value in family.samples:
+                metric.add_metric(labels, value)
+            yield metric
 
 
 system_routes = Routes("system")
@@ -156,10 +122,15 @@ def get_openapi(request: Request) -> Response:
 
 
 @system_routes.on("GET", "/metrics", scope=Scope.READ, answer=str, media="text/plain; version=0.0.4; charset=utf-8")
-def get_metrics(ctx: Ctx) -> Response:
+def get_metrics(
+    ctx: Ctx,
+    jobs: Annotated[
+        int, Query(ge=0, le=MAX_LABELLED_JOBS, description="The number of jobs with a label of their own.")
+    ] = LABELLED_JOBS,
+) -> Response:
     """Return the metrics in the text format of Prometheus."""
-    metrics = Metrics(ctx.store, ctx.state, now=ctx.now)
-    return Response(generate_latest(metrics), media_type=CONTENT_TYPE)
+    families = collect_metrics(ctx.context.store, ctx.state, ctx.context.totals, now=ctx.now, labelled=jobs)
+    return Response(generate_latest(Metrics(families)), media_type=CONTENT_TYPE)
 
 
 scheduler_routes = Routes("scheduler")

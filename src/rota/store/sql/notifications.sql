@@ -38,6 +38,9 @@ SELECT target, count(*), max(error), max(finished_at) FROM delivery
 WHERE created_at >= :since AND status = 'FAILED' AND (:prefix = '' OR substr(handle, 1, length(:prefix)) = :prefix)
 GROUP BY target ORDER BY target
 
+-- name: deliveries_counted
+SELECT target, status, count(*) FROM delivery WHERE created_at >= :since GROUP BY target, status ORDER BY target, status
+
 -- name: deliveries_shift
 UPDATE delivery SET next_at = next_at - :back WHERE next_at IS NOT NULL
 

@@ -11,6 +11,10 @@ SELECT since, tally FROM stat WHERE span = :span AND job = :job AND since >= :si
 -- name: stat_seqs
 SELECT id, seq FROM job
 
+-- name: stat_jobs
+-- A job keeps its place while it exists.
+SELECT id, name FROM job ORDER BY made_by IS NOT NULL, seq LIMIT :limit
+
 -- name: stat_prune
 DELETE FROM stat WHERE span = :span AND job = :job AND since < :before
 

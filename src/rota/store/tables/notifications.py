@@ -161,6 +161,12 @@ def failed_since(db: Database, since: datetime, *, prefix: str = "") -> list[Fai
     return [FailedDeliveries(target, count, error or "", from_ms(newest)) for target, count, error, newest in rows]
 
 
+def counted_since(db: Database, since: datetime) -> list[tuple[str, DeliveryStatus, int]]:
+    """Return the number of deliveries since an instant by target and status."""
+    rows = db.rows("deliveries_counted", since=to_ms(since))
+    return [(target, DeliveryStatus(status), number) for target, status, number in rows]
+
+
 def shift(db: Database, back: timedelta) -> None:
     """Move the waits of deliveries and endpoints back with the clock."""
     db.execute("deliveries_shift", back=back // MILLISECOND)

@@ -64,6 +64,22 @@ def series_by_job(db: Database, job_ids: Sequence[str], *, span: int, since: int
     return found
 
 
+def stored_days(db: Database, job_ids: Sequence[str], *, since: int, until: int) -> Iterator[tuple[str, Tally]]:
+    """Yield the days of some jobs that begin in a time, without what is pending; `ALL_JOBS` is the sum of all."""
+    if ALL_JOBS in job_ids:
+        for _, tally in db.rows("stat_of_job", span=DAY, job=0, since=since, until=until):
+            yield ALL_JOBS, _tally.decode(tally)
+    names = [job_id for job_id in job_ids if job_id != ALL_JOBS]
+    if names:
+        for job_id, _, tally in db.rows("stat_of_jobs", jobs=json.dumps(names), span=DAY, since=since, until=until):
+            yield job_id, _tally.decode(tally)
+
+
+def oldest_jobs(db: Database, *, limit: int) -> list[tuple[str, str]]:
+    """Return identifiers and names of jobs, retired ones too: the oldest first, those made by agents last."""
+    return [(job_id, name) for job_id, name in db.rows("stat_jobs", limit=limit)]
+
+
 def expensive_runs(db: Database, job_id: str | None, *, since: int, until: int, limit: int) -> list[tuple[str, int]]:
     """Return the identifiers of the runs with the highest cost, and the cost in millionths of a dollar."""
     during = {"since": since, "until": until, "limit": limit}
