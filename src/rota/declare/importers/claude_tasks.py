@@ -1,14 +1,15 @@
 """Import of scheduled tasks of Claude Code."""
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from rota.declare.importers.calendar import Unmappable
-from rota.declare.importers.prompts import AGENT_KEPT, map_of, plain_prompt
+from rota.declare.importers.prompts import AGENT_KEPT, plain_prompt, translate_entries
 from rota.declare.importers.translation import (
     ImportedJob,
-    JsonEntry,
     KeptKey,
     Remark,
     Section,
@@ -16,7 +17,6 @@ from rota.declare.importers.translation import (
     Translation,
     cron_reading,
     first_of,
-    json_entries,
     plain_defaults,
     remark,
     slug_for,
@@ -30,6 +30,7 @@ _KNOWN = {"id", "cron", "prompt", "createdAt", "lastFiredAt", "recurring", "perm
 EXPIRY = timedelta(days=7)
 """Claude Code removes a recurring task so long after it was created."""
 _WORDS = 6
+_DEFAULTS = {**plain_defaults(), "timeout": "60m", "agent": "claude"}
 _KEPT = (
     *AGENT_KEPT,
     KeptKey("timeout: 60m", "a task ran in an open session without a limit; rota's default is 10 min"),
@@ -39,38 +40,29 @@ _KEPT = (
 
 def import_claude(source: Source) -> Translation:
     """Return the translation of `.claude/scheduled_tasks.json`, or of the `SKILL.md` of one task."""
-    if source.content.lstrip().startswith(b"---"):
-        return _translation(source, [_skill(source)], [], [_told_without_times(source)])
-    entries = json_entries(source.content, source.file, key="tasks")
-    jobs: list[ImportedJob] = []
-    by_hand: list[Remark] = []
-    left_out: list[Remark] = []
-    for entry in entries:
-        try:
-            job, told = _job(entry, source, taken=[job.name for job in jobs])
-        except Unmappable as error:
-            left_out.append(remark(entry.line, f"{map_of(entry.value).get('id', 'a task')}: {error}"))
-            continue
-        jobs.append(job)
-        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
-    return _translation(source, jobs, left_out, by_hand)
-
-
-def _translation(source: Source, jobs: list[ImportedJob], left_out: list[Remark], by_hand: list[Remark]) -> Translation:
-    defaults = {**plain_defaults(), "timeout": "60m", "agent": "claude"}
+    if not source.content.lstrip().startswith(b"---"):
+        return translate_entries(
+            source,
+            "tasks",
+            partial(_job, source=source),
+            title_of=lambda body: " ".join(str(body.get("prompt") or body.get("id") or "a task").split()[:_WORDS]),
+            defaults=_DEFAULTS,
+            kept=_KEPT,
+        )
     return Translation(
-        read=len(jobs) + len(left_out),
-        sections=(Section("timezone", source.timezone), Section("defaults", defaults)),
-        jobs=tuple(jobs),
+        read=1,
+        sections=(Section("timezone", source.timezone), Section("defaults", _DEFAULTS)),
+        jobs=(_skill(source),),
         timezone=source.timezone,
         kept=_KEPT,
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
+        by_hand=(_told_without_times(source),),
     )
 
 
-def _job(entry: JsonEntry, source: Source, *, taken: list[str]) -> tuple[ImportedJob, list[str]]:
-    body, told = map_of(entry.value), list[str]()
+def _job(
+    body: Mapping[str, Any], line: int, *, source: Source, title: str, taken: Sequence[str]
+) -> tuple[ImportedJob, list[str]]:
+    told = list[str]()
     prompt, expression = str(body.get("prompt") or "").strip(), str(body.get("cron") or "")
     if not prompt:
         raise Unmappable("it has no prompt")
@@ -88,9 +80,9 @@ def _job(entry: JsonEntry, source: Source, *, taken: list[str]) -> tuple[Importe
     if prompt.startswith("/"):
         told.append(f"{prompt.split()[0]} is a command or skill of the session; it must exist for `claude -p` too")
     told += [f"{key} has no counterpart" for key in body if key not in _KNOWN]
-    name = slug_for(" ".join(prompt.split()[:_WORDS]), taken=taken)
+    name = slug_for(title, taken=taken)
     reading = cron_reading(expression, source.timezone)
-    return ImportedJob(name, entry.line, keys, reading=reading if body.get("recurring") else first_of(reading)), told
+    return ImportedJob(name, line, keys, reading=reading if body.get("recurring") else first_of(reading)), told
 
 
 def _skill(source: Source) -> ImportedJob:

@@ -2,26 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rota.declare.importers.calendar import Unmappable
-from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, texts_of
+from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, texts_of, translate_entries
 from rota.declare.importers.translation import (
     ImportedJob,
     KeptKey,
     Reading,
-    Remark,
-    Section,
     Source,
     Translation,
     cron_reading,
     every,
     first_of,
     five_fields,
-    json_entries,
     once,
     plain_defaults,
-    remark,
     slug_for,
 )
 from rota.model.clock import iso
@@ -45,33 +42,18 @@ _KEPT = (
 
 def import_hermes(source: Source) -> Translation:
     """Return the translation of the jobs of Hermes."""
-    entries = json_entries(source.content, source.file, key="jobs")
-    jobs: list[ImportedJob] = []
-    by_hand: list[Remark] = []
-    left_out: list[Remark] = []
-    for entry in entries:
-        body = map_of(entry.value)
-        title = str(body.get("name") or body.get("prompt") or body.get("id") or "a job").strip()[:50]
-        try:
-            job, told = _job(body, entry.line, source, title=title, taken=[job.name for job in jobs])
-        except Unmappable as error:
-            left_out.append(remark(entry.line, f"{title}: {error}"))
-            continue
-        jobs.append(job)
-        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
-    return Translation(
-        read=len(entries),
-        sections=(Section("timezone", source.timezone), Section("defaults", plain_defaults(misfire="once"))),
-        jobs=tuple(jobs),
-        timezone=source.timezone,
+    return translate_entries(
+        source,
+        "jobs",
+        partial(_job, source=source),
+        title_of=lambda body: str(body.get("name") or body.get("prompt") or body.get("id") or "a job").strip()[:50],
+        defaults=plain_defaults(misfire="once"),
         kept=_KEPT,
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
     )
 
 
 def _job(
-    body: Mapping[str, Any], line: int, source: Source, *, title: str, taken: Sequence[str]
+    body: Mapping[str, Any], line: int, *, source: Source, title: str, taken: Sequence[str]
 ) -> tuple[ImportedJob, list[str]]:
     told: list[str] = []
     if body.get("state") == "completed":

@@ -2,26 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rota.declare.importers.calendar import Unmappable
-from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt
+from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, translate_entries
 from rota.declare.importers.translation import (
     ImportedJob,
     KeptKey,
     Reading,
-    Remark,
-    Section,
     Source,
     Translation,
     cron_reading,
     duration_text,
     every,
     five_fields,
-    json_entries,
     once,
     plain_defaults,
-    remark,
     slug_for,
 )
 from rota.model.clock import from_ms, iso
@@ -43,36 +40,19 @@ _KEPT = (
 
 def import_openclaw(source: Source) -> Translation:
     """Return the translation of a cron table of OpenClaw."""
-    entries = json_entries(source.content, source.file, key="jobs")
-    jobs: list[ImportedJob] = []
-    by_hand: list[Remark] = []
-    left_out: list[Remark] = []
-    for entry in entries:
-        title = str(map_of(entry.value).get("name") or map_of(entry.value).get("id") or "a job")
-        try:
-            job, told = _job(entry.value, entry.line, source, title=title, taken=[job.name for job in jobs])
-        except Unmappable as error:
-            left_out.append(remark(entry.line, f"{title}: {error}"))
-            continue
-        jobs.append(job)
-        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
-    return Translation(
-        read=len(entries),
-        sections=(
-            Section("timezone", source.timezone),
-            Section("defaults", {**plain_defaults(), "timeout": "60m"}),
-        ),
-        jobs=tuple(jobs),
-        timezone=source.timezone,
+    return translate_entries(
+        source,
+        "jobs",
+        partial(_job, source=source),
+        title_of=lambda body: str(body.get("name") or body.get("id") or "a job"),
+        defaults={**plain_defaults(), "timeout": "60m"},
         kept=_KEPT,
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
     )
 
 
-def _job(body: Any, line: int, source: Source, *, title: str, taken: Sequence[str]) -> tuple[ImportedJob, list[str]]:
-    if not isinstance(body, dict):
-        raise Unmappable("it is not an object")
+def _job(
+    body: Mapping[str, Any], line: int, *, source: Source, title: str, taken: Sequence[str]
+) -> tuple[ImportedJob, list[str]]:
     told: list[str] = []
     name = slug_for(title, taken=taken)
     when, reading = _when(map_of(body.get("schedule")), body, source, told)

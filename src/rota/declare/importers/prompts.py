@@ -1,10 +1,20 @@
 """The common parts of imports of prompts: adapters for models, and jobs for agents."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from rota.declare.importers.translation import KeptKey
+from rota.declare.importers.calendar import Unmappable
+from rota.declare.importers.translation import (
+    ImportedJob,
+    KeptKey,
+    Remark,
+    Section,
+    Source,
+    Translation,
+    json_entries,
+    remark,
+)
 
 _PROVIDERS = {
     "claude": "claude",
@@ -61,3 +71,44 @@ def texts_of(value: Any) -> list[str]:
 def map_of(value: Any) -> Mapping[str, Any]:
     """Return a map, an empty one for other values."""
     return value if isinstance(value, dict) else {}
+
+
+class EntryReader(Protocol):
+    """Returns the job of an entry, and what a person must do by hand; raises Unmappable."""
+
+    def __call__(
+        self, body: Mapping[str, Any], line: int, *, title: str, taken: Sequence[str]
+    ) -> tuple[ImportedJob, list[str]]: ...
+
+
+def translate_entries(
+    source: Source,
+    key: str,
+    read_job: EntryReader,
+    *,
+    title_of: Callable[[Mapping[str, Any]], str],
+    defaults: Mapping[str, Any],
+    kept: Sequence[KeptKey],
+) -> Translation:
+    """Return the translation of a JSON list of jobs; an entry that cannot be mapped is left out."""
+    entries = json_entries(source.content, source.file, key=key)
+    jobs, by_hand, left_out = list[ImportedJob](), list[Remark](), list[Remark]()
+    for entry in entries:
+        body = map_of(entry.value)
+        title = title_of(body)
+        try:
+            job, told = read_job(body, entry.line, title=title, taken=[job.name for job in jobs])
+        except Unmappable as error:
+            left_out.append(remark(entry.line, f"{title}: {error}"))
+            continue
+        jobs.append(job)
+        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
+    return Translation(
+        read=len(entries),
+        sections=(Section("timezone", source.timezone), Section("defaults", defaults)),
+        jobs=tuple(jobs),
+        timezone=source.timezone,
+        kept=tuple(kept),
+        by_hand=tuple(by_hand),
+        left_out=tuple(left_out),
+    )
