@@ -45,6 +45,7 @@ PATHS = {
     "trigger": ["trigger_job", "trigger_job_many"],
     "direct": ["call_directly", "get_direct_calls"],
     "retry": ["retry_one_run"],
+    "fork": ["fork_one_run"],
     "cancel": ["cancel_one_run", "cancel_runs"],
     "backfill": ["backfill_job"],
     "pause": ["pause_job", "stop_scheduler"],
@@ -77,7 +78,8 @@ HERE_ALONE = {
         "it is about a file on this machine",
     ),
     **dict.fromkeys(
-        ("serve", "demo", "worker", "tick", "service", "open", "completion", "help"), "it is about this terminal"
+        ("serve", "demo", "worker", "tick", "service", "open", "completion", "help", "attach"),
+        "it is about this terminal",
     ),
     **dict.fromkeys(("verify", "doctor", "backup", "restore", "migrate"), "it is about this machine"),
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),

@@ -7,6 +7,7 @@ import pytest
 
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
+from rota.operations.admin.access import Scope
 from tests.api.conftest import COMPLETED, Api
 
 FAILED = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3, error="exit 3")
@@ -190,3 +191,17 @@ def test_the_transcript_of_an_agent_is_that_of_the_command(api: Api) -> None:
     assert (turn["text"], turn["usd"], turn["tokens_in"], found["usd"]) == ("I look.", 0.25, 5, 0.25)
     api.post("/jobs/hello/trigger", {}, status=202)
     assert api.call("GET", "/api/v1/runs/hello:1/transcript").status_code == 422
+
+
+def test_a_run_is_forked_from_its_session_by_a_token_that_may_write_prompts(api: Api) -> None:
+    api.project.applied("jobs: {review: {prompt: look, agent: claude, overlap: allow}}")
+    api.post("/jobs/review/trigger", status=202)
+    assert api.refused("POST", "/api/v1/runs/review:1/fork", {"prompt": "more"}) == (409, "run_unfinished")
+    api.project.carry_out([Outcome(Status.COMPLETED, exit_code=0, session_id="s-1")])
+    assert api.post("/runs/review:1/fork", {"prompt": "more", "dry_run": True}, status=202)["would"] == "queue"
+    found = api.call("POST", "/api/v1/runs/review:1/fork", {"prompt": "more"})
+    assert (found.status_code, found.json()["forked"], found.json()["trigger"]) == (202, "review:1", "fork")
+    assert found.headers["location"].endswith(f"/runs/{found.json()['id']}")
+    assert api.refused("POST", "/api/v1/runs/review:1/fork", {"prompt": " "}) == (422, "invalid_value")
+    assert api.refused("POST", "/api/v1/runs/review:1/fork", {}) == (422, "request_invalid")
+    assert api.call("POST", "/api/v1/runs/review:1/fork", {"prompt": "more"}, scope=Scope.RUN).status_code == 403

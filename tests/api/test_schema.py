@@ -32,6 +32,7 @@ BY_CONTENT = {
     *("trigger_job", "legacy_trigger_job", "trigger_job_many", "retry_one_run", "legacy_retry_run"),  # the job's params
     *("edit_queued_run", "create_group", "call_directly"),  # the job's params
     *("backfill_job", "pause_job", "legacy_pause_job"),  # which of two times is later
+    "fork_one_run",  # a prompt of blanks
     *("get_runs", "get_job_runs"),  # the cursor of another query
 }
 """What no schema can say: these may refuse a wish of the right shape, for what it holds."""

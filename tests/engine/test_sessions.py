@@ -10,9 +10,11 @@ from rota.declare.agents import draws_of
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentSession, Brief
 from rota.model.budgets import Usage
+from rota.model.questions import Door
 from rota.model.records import Outcome
-from rota.model.spec import AgentWork, Carry, JobSpec, OnQuota, SessionMode
+from rota.model.spec import AgentWork, Carry, JobSpec, OnQuota, Retry, SessionMode
 from rota.model.states import Reason, Status, Trigger
+from rota.operations.sessions import Forked, fork_run
 from rota.testing.doubles import FakeClock, Script, ScriptedProcesses
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
@@ -199,3 +201,65 @@ async def test_a_continuation_survives_a_kill_of_the_scheduler(scene: Scene, see
     await scene.advance("61m")
     assert scene.told("talk") == [("FAILED", "quota"), ("COMPLETED", None)]
     assert [brief.session and brief.session.id for brief in again.briefs] == ["s-1"]
+
+
+# forks
+
+
+def in_session(session: str, usd: float = 0.5, *, adapter: str = "claude", of_job: bool = True) -> Outcome:
+    """Return the end of a run in a session; `of_job`: the session is that of the job from now on."""
+    totals = AgentSession(session, usd=usd, adapter=adapter) if of_job else None
+    return replace(DONE, session_id=session, session=totals)
+
+
+def fork(scene: Scene, handle: str, prompt: str = "Now add a test.", **more: Any) -> Forked:
+    state = scene.settings.state
+    return fork_run(
+        scene.store, handle, prompt, state=state, by="user:ada", door=Door.CLI, now=scene.clock.now(), **more
+    )
+
+
+async def test_a_fork_gets_the_session_and_the_new_prompt_and_stands_apart(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(agent("talk", session=SessionMode.RESUME))
+    await run(scene, in_session("s-1"))
+    scene.processes.scripts["talk"] = Script(ending=in_session("s-2", of_job=False))
+    fork(scene, "talk:1")
+    await scene.settle()
+    brief = seeing.briefs[-1]
+    assert (brief.session, brief.reply, brief.apart) == (
+        AgentSession("s-1", usd=0.5, adapter="claude"),
+        "Now add a test.",
+        True,
+    )
+    forked = scene.history("talk")[-1]
+    assert (forked.trigger, forked.status, forked.decisions["session"]) == (Trigger.FORK, Status.COMPLETED, "s-1")
+    await run(scene, in_session("s-1"))
+    assert seeing.briefs[-1].session == AgentSession("s-1", usd=0.5, adapter="claude")
+
+
+async def test_where_the_program_makes_no_copy_the_session_of_the_job_goes_on(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(agent("talk", session=SessionMode.RESUME, agent="codex", adapter="codex", provider="openai"))
+    await run(scene, in_session("s-1", adapter="codex"))
+    await run(scene, in_session("s-2", adapter="codex"))
+    fork(scene, "talk:2")
+    await scene.settle()
+    fork(scene, "talk:1")
+    await scene.settle()
+    assert [(brief.session and brief.session.id, brief.apart) for brief in seeing.briefs] == [
+        (None, False),
+        ("s-1", False),
+        ("s-2", False),
+        ("s-1", True),
+    ]
+
+
+async def test_a_retry_of_a_fork_has_its_prompt_and_its_session(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(replace(agent("talk"), retry=Retry(max_attempts=2, backoff=timedelta(seconds=1))))
+    await run(scene, replace(DONE, session_id="s-1"))
+    scene.processes.scripts["talk"] = Script(ending=Outcome(Status.FAILED, Reason.AGENT_ERROR, error="no"))
+    fork(scene, "talk:1")
+    await scene.settle()
+    await scene.advance(timedelta(minutes=1))
+    assert scene.history("talk")[-1].trigger is Trigger.RETRY
+    again = seeing.briefs[-1]
+    assert (again.session and again.session.id, again.reply, again.apart) == ("s-1", "Now add a test.", True)

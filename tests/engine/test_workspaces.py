@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from rota.engine.loops.executor import pause_for
 from rota.engine.transactions.claim import Claimed
-from rota.model.errors import StateError
+from rota.model.errors import SessionUnusable, StateError
 from rota.model.records import Outcome, Worktree
 from rota.model.spec import JobSpec, Workspace
 from rota.model.states import Reason, Status
+from rota.operations.runs import show_run
 from rota.store.tables import work_items
 from rota.testing.doubles import Script, ScriptedProcesses
 from rota.testing.scene import Scene
+from rota.text.jobs import say_workspace
 from tests.engine.agent_jobs import agent
+from tests.engine.test_sessions import DONE, fork
 from tests.scene import one_machine
 from tests.waiting import LONGEST_WAIT
 
@@ -334,3 +338,55 @@ async def test_a_scratch_folder_is_empty_and_lies_with_the_run(scene: Scene, tmp
     assert told["kind"] == "scratch"
     assert os.listdir(told["path"]) == []
     assert scene.history("fix")[-1].id in told["path"]
+
+
+# forks
+
+
+async def test_a_fork_works_in_the_kept_worktree_of_the_run(scene: Scene, repository: Path) -> None:
+    scene.declare(fixer(repository))
+    tree = await running(scene)
+    (Path(tree.path) / "new").write_text("work\n")
+    await ended(scene, ending=replace(DONE, session_id="s-1"))
+    fork(scene, "fix:1")
+    await until(scene, lambda: scene.history("fix")[-1].status is Status.RUNNING)
+    second = scene.history("fix")[-1]
+    brief = scene.processes.given[second.handle].brief
+    assert (brief.workspace, brief.branch, brief.reply) == (tree.path, tree.branch, "Now add a test.")
+    assert of(scene) is None
+    with pytest.raises(SessionUnusable, match="in which fix:2 works now"):
+        fork(scene, "fix:1", force=True)
+    await ended(scene, ending=DONE)
+    view = show_run(scene.store, "fix:2")
+    assert say_workspace(view.run, view.worktree) == (
+        f"worktree {tree.branch} in {tree.path}, kept: it has uncommitted changes"
+    )
+    assert (Path(tree.path) / "new").read_text() == "work\n"
+
+
+async def test_a_worktree_that_goes_before_the_start_leaves_the_answer(scene: Scene, repository: Path) -> None:
+    scene.declare(fixer(repository))
+    tree = await running(scene)
+    (Path(tree.path) / "new").write_text("work\n")
+    await ended(scene, ending=replace(DONE, session_id="s-1", summary="it is mended"))
+    await scene.crash()
+    fork(scene, "fix:1")
+    git(repository, "worktree", "remove", "--force", tree.path)
+    await scene.start()
+    await until(scene, lambda: scene.history("fix")[-1].status is Status.RUNNING)
+    brief = scene.processes.given["fix:2"].brief
+    assert brief.session is None
+    assert brief.workspace != tree.path
+    assert "it is mended" in (brief.reply or "")
+    assert "Now add a test." in (brief.reply or "")
+    await ended(scene, ending=DONE)
+
+
+async def test_a_folder_that_is_gone_or_not_kept_yet_is_not_forked(scene: Scene, repository: Path) -> None:
+    scene.declare(fixer(repository))
+    await running(scene)
+    scene.processes.living[scene.history("fix")[-1].id].end(replace(DONE, session_id="s-1"))
+    await until(scene, lambda: scene.history("fix")[-1].status.final)
+    await scene.engine.workspace_loop.turn()
+    with pytest.raises(SessionUnusable, match="worked in a folder that is gone"):
+        fork(scene, "fix:1")

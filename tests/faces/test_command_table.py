@@ -71,6 +71,7 @@ CHANGING = (
     "trigger",
     "direct",
     "retry",
+    "fork",
     "cancel",
     "stop",
     "init",

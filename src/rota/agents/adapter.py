@@ -97,6 +97,8 @@ class Adapter(Struct, frozen=True):
     run: Callable[[AgentTask], Awaitable[AgentResult]] | None = None
     reach: Callable[[Mapping[str, str], Mapping[str, Any]], tuple[str, str, str | None]] | None = None
     """Return the address of `run` with these variables and options, the version that answers, or the problem."""
+    attach: Callable[[AgentTask], AgentInvocation] | None = None
+    """Return the process with which a person opens the session of a task in a terminal."""
     tell: Callable[[dict[str, Any]], Iterable[str]] | None = None
     """Yield the lines of an event for a person; None: the output is text."""
     sessions: Callable[[Mapping[str, str]], str] | None = None

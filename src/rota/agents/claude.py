@@ -44,6 +44,7 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
     argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
+    argv += ["--fork-session"] if task.fork and task.session_id else []
     argv += [] if task.trust_project else ["--setting-sources=user"]
     argv += [f"--add-dir={folder}" for folder in task.add_dirs] + _option(
         "--append-system-prompt", task.system_prompt or None
@@ -52,6 +53,12 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     env = ENV | ({"MCP_TIMEOUT": str(adapter.PATIENCE * 1000)} if task.tools_server else {})
     env |= {"MCP_TOOL_TIMEOUT": PERSON_PATIENCE} if task.access is agents.Access.ASK else {}
     return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
+
+
+def attach(task: agents.AgentTask) -> agents.AgentInvocation:
+    """Return the process with which a person opens a session; without trust, settings of the folder are ignored."""
+    own = [] if task.trust_project else ["--setting-sources=user"]
+    return agents.AgentInvocation(("claude", *_option("--resume", task.session_id), *own))
 
 
 def beyond(access: agents.Access, tools: Sequence[str]) -> tuple[str, ...]:
@@ -223,6 +230,7 @@ ADAPTER = adapter.Adapter(
         cost=True,
         tools_server=True,
         trust=True,
+        fork=True,
     ),
     probe=agents.Probe(
         version=("claude", "--version"),
@@ -236,6 +244,7 @@ ADAPTER = adapter.Adapter(
     ),
     invoke=invoke,
     read=read,
+    attach=attach,
     tell=tell,
     beyond=beyond,
 )

@@ -32,13 +32,23 @@ def invoke(task: AgentTask) -> AgentInvocation:
     """Return the process of a task; `--skip-git-repo-check` permits a folder outside git."""
     argv = ["codex", "exec", "--json", "--skip-git-repo-check", *_permissions(task)]
     argv += ["-c", 'approval_policy="never"']
-    if not task.trust_project and task.cwd:  # else a run that may write makes the folder trusted and starts its servers
-        folders = (task.cwd, *map(str, Path(task.cwd).parents))
-        argv += ["-c", f"projects={_table({folder: {'trust_level': 'untrusted'} for folder in folders})}"]
+    argv += _distrust(task)
     argv += _server(task)
     argv += [f"--model={task.model}", *task.args] if task.model else task.args
     argv += ["resume", task.session_id] if task.session_id else []
     return AgentInvocation((*argv, "-"), stdin=task.prompt)
+
+
+def attach(task: AgentTask) -> AgentInvocation:
+    """Return the process with which a person opens a session."""
+    return AgentInvocation(("codex", *_distrust(task), "resume", task.session_id or ""))
+
+
+def _distrust(task: AgentTask) -> Iterator[str]:
+    """Mark the folder as untrusted; else a run that may write makes it trusted and starts its servers."""
+    if not task.trust_project and task.cwd:
+        folders = (task.cwd, *map(str, Path(task.cwd).parents))
+        yield from ("-c", f"projects={_table({folder: {'trust_level': 'untrusted'} for folder in folders})}")
 
 
 def _permissions(task: AgentTask) -> Iterator[str]:
@@ -261,6 +271,7 @@ ADAPTER = adapter.Adapter(
     ),
     invoke=invoke,
     read=read,
+    attach=attach,
     sessions=sessions,
     login_problem=login_problem,
     tell=tell,

@@ -28,9 +28,18 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     argv += [*(f"--include-directories={folder}" for folder in task.add_dirs), *task.args]
     policy = _policy(task)
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
-    # `--skip-trust` has no effect on the settings of the folder: this variable decides whether they are read.
-    env = {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
-    return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
+    files = {POLICY: policy} if policy else {}
+    return agents.AgentInvocation(tuple(argv), env=_trust(task), stdin=task.prompt, files=files)
+
+
+def attach(task: agents.AgentTask) -> agents.AgentInvocation:
+    """Return the process with which a person opens a session."""
+    return agents.AgentInvocation(("gemini", f"--resume={task.session_id}"), env=_trust(task))
+
+
+def _trust(task: agents.AgentTask) -> dict[str, str]:
+    """Return the variable that decides about settings of the folder; `--skip-trust` has no effect on them."""
+    return {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
 
 
 def _policy(task: agents.AgentTask) -> str:
@@ -149,5 +158,6 @@ ADAPTER = adapter.Adapter(
     ),
     invoke=invoke,
     read=read,
+    attach=attach,
     tell=tell,
 )

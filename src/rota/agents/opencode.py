@@ -37,8 +37,16 @@ def invoke(task: AgentTask) -> AgentInvocation:
         }
         config["mcp"] = {adapter.SERVER: server}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    env |= {} if task.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
-    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
+    return AgentInvocation(tuple(argv), env=env | _distrust(task), stdin=task.prompt)
+
+
+def attach(task: AgentTask) -> AgentInvocation:
+    """Return the process with which a person opens a session."""
+    return AgentInvocation(("opencode", f"--session={task.session_id}"), env=_distrust(task))
+
+
+def _distrust(task: AgentTask) -> dict[str, str]:
+    return {} if task.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
 
 
 def _denials(task: AgentTask) -> dict[str, dict[str, str]]:
@@ -152,5 +160,6 @@ ADAPTER = adapter.Adapter(
     ),
     invoke=invoke,
     read=read,
+    attach=attach,
     tell=tell,
 )

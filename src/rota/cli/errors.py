@@ -48,6 +48,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.GroupUnfinished: REFUSED,
     model.RunIsFinal: REFUSED,
     model.RunUnfinished: REFUSED,
+    model.SessionUnusable: REFUSED,
     model.RunCompleted: REFUSED,
     model.NotQueued: REFUSED,
     model.Immutable: REFUSED,

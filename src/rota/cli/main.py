@@ -45,6 +45,8 @@ MODULES = {
     "move": "queue",
     "edit": "queue",
     "mcp": "agents",
+    "attach": "sessions",
+    "fork": "sessions",
     "deliveries": "notify",
     "doctor": "verify",
     "audit": "verify",

@@ -45,10 +45,9 @@ OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
         ("budgets", "used, reserved and left"),
         ("approve, remove", "proposed jobs; agents' jobs"),
         ("questions", "list questions to people"),
-        ("answer", "answer a question"),
-        ("grants", "permitted tool calls"),
-        ("mcp", "tools for agents, on stdio"),
-        ("touch", "report activity"),
+        ("answer, grants", "a question; allowed calls"),
+        ("attach, fork", "enter a session; fork it"),
+        ("mcp, touch", "agents' tools; activity"),
     ),
     "Operate": (
         ("stop", "stop the scheduler"),

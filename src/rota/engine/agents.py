@@ -153,6 +153,7 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -
         max_usd=work.max_usd,
         allowed_tools=work.allowed_tools,
         session_id=brief.session.id if brief.session else None,
+        fork=brief.apart,
         folder=str(surroundings.folder),
         cwd=cwd,
         run_id=run.run_id,
@@ -256,13 +257,13 @@ def task_text(work: AgentWork, run: RunFacts, *, brief: Brief, project: Path) ->
 
     A session that continues after a rate limit has the task already.
     """
+    if brief.reply is not None:
+        return brief.reply
     if brief.continues is not None:
         return CONTINUATION
     answers = answers_text(brief.answers)
     if brief.answered:
         return answers
-    if brief.reply is not None:
-        return brief.reply
     written = _written(work, run, project)
     values = replace(placeholder_values(run), outputs=brief.condition_outputs, item=brief.item, results=brief.results)
     # A prompt that says itself where parts of the item stand does not get it once more.
@@ -317,7 +318,7 @@ def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed, *, sessions:
         "output": claimed.spec.work.output.value,
         "session": agent_step.write_session(claimed.brief.session),
         "sessions": sessions,
-        "resumes": work.session is SessionMode.RESUME,
+        "resumes": work.session is SessionMode.RESUME and not claimed.brief.apart,
     }
     return json.dumps(told)
 

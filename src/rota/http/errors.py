@@ -196,6 +196,7 @@ STATUSES: dict[type[RotaError], int] = {
     **dict.fromkeys((model.UnknownJob, model.UnknownRun, model.UnknownGroup, model.UnknownAccount), 404),
     **dict.fromkeys((model.UnknownWorker, model.UnknownTarget, model.NothingNeeds, model.UnknownDelivery), 404),
     model.UnknownQuestion: 404,
+    model.SessionUnusable: 409,
     model.UnknownGrant: 404,
     **dict.fromkeys((model.UnknownAgent, model.UnknownTool, model.ProjectMissing, model.NotApplied), 404),
     **dict.fromkeys((model.WorkerNameTaken, model.WorkerAlive, model.StoreNotShared, model.GroupIsFinal), 409),

@@ -89,6 +89,12 @@ class RetriedRun(TypedDict):
     retried: str
 
 
+class ForkedRun(TypedDict):
+    """A new run that goes on from the session of a finished one."""
+
+    forked: str
+
+
 GroupPage = page_of(GroupEntryJson, "GroupPage", "Groups by name.")
 
 
@@ -215,6 +221,13 @@ class RetryWish(DryRun):
     again: bool = Field(default=False, description="Also a run that COMPLETED.")
     force: bool = Field(default=False, description="Ignore overlap; this is recorded.")
     params: dict[str, Any] = Field(default_factory=dict, description="Params that override those of the run.")
+
+
+class ForkWish(DryRun):
+    """A run that goes on from the session of a finished one."""
+
+    prompt: str = Field(min_length=1, max_length=1_000_000, description="The task of the new run.")
+    force: bool = Field(default=False, description="Ignore overlap; this is recorded.")
 
 
 class EditWish(DryRun):

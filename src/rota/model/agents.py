@@ -140,6 +140,8 @@ class Capabilities(Struct, frozen=True):
     """Whether a text can be added to its system prompt."""
     add_dirs: bool = False
     """Whether it can work in further folders."""
+    fork: bool = False
+    """Whether it can go on in a copy of a session."""
 
 
 class AgentTask(Struct, frozen=True):
@@ -153,6 +155,8 @@ class AgentTask(Struct, frozen=True):
     allowed_tools: tuple[str, ...] = ()
     session_id: str | None = None
     """The session to resume; None: a new one."""
+    fork: bool = False
+    """Whether a copy of the session goes on, where the program can make one."""
     folder: str = ""
     """The run's folder, with the files of the invocation."""
     cwd: str = ""
@@ -287,6 +291,8 @@ class Brief(Struct, frozen=True):
     """The answers of people to questions of earlier runs."""
     answered: bool = False
     """Whether the session goes on with these answers instead of the task."""
+    apart: bool = False
+    """Whether the session is not that of the job: later runs of the job do not resume it."""
 
 
 NO_BRIEF = Brief()

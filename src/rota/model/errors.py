@@ -452,6 +452,14 @@ class WorkspaceFailed(SpawnFailed, code="workspace_failed"):
     """The working folder of an agent could not be created."""
 
 
+class SessionUnusable(RotaError, code="session_unusable"):
+    """The session of a run cannot be opened or continued."""
+
+    def __init__(self, handle: str, why: str, *, hint: str) -> None:
+        super().__init__(f"{handle} {why}", hint=hint)
+        self.handle = handle
+
+
 class SpawnerLost(SpawnFailed, code="spawner_lost"):
     """The spawner process exited before it answered."""
 

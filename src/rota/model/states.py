@@ -173,6 +173,7 @@ class Trigger(StrEnum):
     ANSWER = "answer"  # of a run that goes on with the answer of a person
     NEED = "need"  # a poll that another run needs and no schedule fires
     REPLY = "reply"  # a reply in a chat to the answer of an agent
+    FORK = "fork"  # a person's prompt in the session of an earlier run
     DIRECT = "direct"  # of a direct call, which has no run
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,19 +11,17 @@ from rota.agents.registry import adapter
 from rota.engine.loops.answers import UNITS
 from rota.engine.transactions import pause
 from rota.engine.transactions.chats import new_message
-from rota.engine.transactions.enqueue import enqueue, judge_start
-from rota.engine.transactions.insert import RunRef
 from rota.model.chats import Button, ChatKind, ChatMessage, Outgoing, Person, Reply
-from rota.model.errors import InvalidValue, JobDisabled
+from rota.model.errors import InvalidValue
 from rota.model.notifications import Channel, Event, Target
 from rota.model.questions import Door, Question, Subject
-from rota.model.records import Job, Run
+from rota.model.records import Run
 from rota.model.spec import AgentWork, JobSpec, Workspace
 from rota.model.states import Status, Trigger
 from rota.operations.jobs import find_job
 from rota.operations.pause import JobSelection, choose
 from rota.operations.questions.answers import Answerer, answer
-from rota.operations.run_actions import admitted, merged_params, refuse_disabled, start_decisions
+from rota.operations.run_actions import start_job
 from rota.operations.status.attention import acknowledge_notified
 from rota.operations.status.heartbeat import heartbeat
 from rota.operations.status.summary import summarise_in
@@ -197,7 +194,7 @@ def _named(command: Command, allowed: Sequence[str]) -> str:
 
 def _run(db: Database, name: str, *, person: Person, now: datetime) -> str:
     job = find_job(db, name)
-    ref = _start(db, job, None, trigger=Trigger.MANUAL, decisions={"by": {"maker": person.title}}, now=now)
+    ref = start_job(db, job, None, trigger=Trigger.MANUAL, decisions={"by": {"maker": person.title}}, now=now)
     activity.touch(db, what="trigger", now=now)
     return f"{ref.handle} is queued"
 
@@ -212,34 +209,6 @@ def _pause(db: Database, name: str, *, person: Person, now: datetime) -> str:
     return f"{job.name} is paused; `rota resume {job.name}` ends that"
 
 
-def _start(
-    db: Database,
-    job: Job,
-    params: dict[str, Any] | None,
-    *,
-    trigger: Trigger,
-    decisions: dict[str, Any],
-    now: datetime,
-) -> RunRef:
-    """Start a job as by hand: overlap applies."""
-    refuse_disabled(job)
-    if job.expired(now):
-        raise JobDisabled(job.name, "expired: its time has passed")
-    merged = merged_params(job.spec, params)
-    start = judge_start(db, job, [merged])
-    verdict = admitted(job, start)
-    return enqueue(
-        db,
-        job,
-        verdict,
-        trigger=trigger,
-        now=now,
-        params=merged,
-        decisions={**start_decisions(job, start), **decisions},
-        replaces=start.replaces,
-    )
-
-
 def reply_to_run(db: Database, run_id: str, text: str, *, person: Person, now: datetime) -> str:
     """Start a run of the same job with the text as its prompt; it goes on in the session of the answer."""
     run = runs.run_by_id(db, run_id)
@@ -251,7 +220,7 @@ def reply_to_run(db: Database, run_id: str, text: str, *, person: Person, now: d
         raise InvalidValue(f"{job.name} has no agent any more")
     params = {name: value for name, value in run.params.items() if name in job.spec.work.params}
     told = {"reply": {"to": run.handle, "by": person.title}}
-    born = _start(db, job, params, trigger=Trigger.REPLY, decisions=told, now=now)
+    born = start_job(db, job, params, trigger=Trigger.REPLY, decisions=told, now=now)
     session = _session(db, run, work)
     chats.save_reply(
         db, Reply(born.id, run.id, run.handle, session, text, person.door, person.id, person.name, created_at=now)

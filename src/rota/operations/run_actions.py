@@ -87,22 +87,35 @@ def _trigger(
 ) -> RunRef:
     job = find_job(db, name)
     recorded = {} if by is None else {"by": count_start(db, by, now=now, force=force)}
+    told = {**({ONE_ATTEMPT: True} if one_attempt else {}), **recorded}
+    return start_job(db, job, params, trigger=Trigger.MANUAL, decisions=told, force=force, now=now)
+
+
+def start_job(
+    db: Database,
+    job: Job,
+    params: Mapping[str, Any] | None,
+    *,
+    trigger: Trigger,
+    decisions: Mapping[str, Any],
+    now: datetime,
+    force: bool = False,
+) -> RunRef:
+    """Start a job by hand with these further decisions: overlap applies."""
     refuse_disabled(job)
     if job.expired(now):
         raise errors.JobDisabled(job.name, "expired: its time has passed")
     merged = merged_params(job.spec, params)
     start = judge_start(db, job, [merged], force=force)
-    verdict = admitted(job, start)
-    decisions = {**start_decisions(job, start), **({ONE_ATTEMPT: True} if one_attempt else {}), **recorded}
     return enqueue(
         db,
         job,
-        verdict,
-        trigger=Trigger.MANUAL,
+        admitted(job, start),
+        trigger=trigger,
         now=now,
         params=merged,
         forced=force,
-        decisions=decisions,
+        decisions={**start_decisions(job, start), **decisions},
         replaces=start.replaces,
     )
 

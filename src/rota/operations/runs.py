@@ -137,12 +137,20 @@ def run_view(db: Database, run: Run) -> RunView:
         execution=runs.execution_of_run(db, run.id),
         chain=tuple(run_queries.chain_runs(db, run.chain_id or run.id)),
         work=work_items.of_run(db, run.id) if sourced else None,
-        worktree=work_items.worktree_of_run(db, run.id) if workspace_of(run) else None,
+        worktree=_worktree(db, run),
         hold=_hold(db, run, spec),
         deliveries=tuple(notifications.of_run(db, run.id)),
         worker=worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None,
         result=run_queries.result_of(db, run),
     )
+
+
+def _worktree(db: Database, run: Run) -> Worktree | None:
+    """Return the worktree that a run works in: its own, or that of the run that it goes on from."""
+    from rota.store.tables import work_items
+
+    workspace = workspace_of(run)
+    return work_items.worktree_at(db, workspace["path"]) if workspace and workspace.get("branch") else None
 
 
 def _hold(db: Database, run: Run, spec: JobSpec) -> ProviderHold | None:

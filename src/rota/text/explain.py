@@ -233,6 +233,7 @@ _NO_MISFIRE = {
     Trigger.BACKFILL: "not applied to a backfill",
     Trigger.GROUP: "not applied to members of a group",
     Trigger.REPLY: "not applied to a reply",
+    Trigger.FORK: "not applied to a fork",
 }
 
 

@@ -50,6 +50,8 @@ def say_by_hand(run: Run) -> str:
     reply = run.decisions.get("reply")
     if reply:
         return f"{reply['by']} replied to {reply['to']}"
+    if fork := run.decisions.get("fork"):
+        return f"{fork['by']} forked {fork['of']}"
     by = run.decisions.get("by")
     starter = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
     text = f"started {starter}{forced}"

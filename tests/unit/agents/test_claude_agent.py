@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
-from rota.agents.claude import ADAPTER, beyond, invoke
+from rota.agents.claude import ADAPTER, attach, beyond, invoke
 from rota.model.agents import Access, AgentProblem, AgentTask
 
 
@@ -16,6 +16,18 @@ def value_of(words: list[str], option: str) -> str:
 
 
 # its command line
+
+
+def test_a_person_opens_a_session_without_the_settings_of_the_folder_unless_they_are_trusted() -> None:
+    task = AgentTask(prompt="", session_id="s-1", cwd="/srv/a")
+    assert attach(task).argv == ("claude", "--resume=s-1", "--setting-sources=user")
+    assert attach(replace(task, trust_project=True)).argv == ("claude", "--resume=s-1")
+
+
+def test_a_fork_goes_on_in_a_copy_of_the_session() -> None:
+    assert "--fork-session" in invoke(AgentTask(prompt="more", session_id="s-1", fork=True)).argv
+    assert "--fork-session" not in invoke(AgentTask(prompt="more", session_id="s-1")).argv
+    assert "--fork-session" not in invoke(AgentTask(prompt="more", fork=True)).argv
 
 
 def test_the_prompt_goes_to_standard_input() -> None:

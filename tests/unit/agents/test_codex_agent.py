@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
-from rota.agents.codex import ADAPTER, invoke
+from rota.agents.codex import ADAPTER, attach, invoke
 from rota.model.agents import Access, AgentProblem, AgentTask
 
 
@@ -227,3 +227,12 @@ def test_further_folders_are_writable_where_the_run_may_write() -> None:
     task = AgentTask(prompt="look", access=Access.WRITE, cwd="/srv/a", state="/srv/a/.rota", add_dirs=("/srv/b",))
     assert any('"/srv/b"="write"' in word for word in invoke(task).argv)
     assert any('"/srv/b"="read"' in word for word in invoke(replace(task, access=Access.READ)).argv)
+
+
+def test_a_person_opens_a_session_in_a_folder_that_stays_untrusted() -> None:
+    task = AgentTask(prompt="", session_id="s-1", cwd="/srv/a")
+    argv = attach(task).argv
+    assert argv[0] == "codex"
+    assert argv[-2:] == ("resume", "s-1")
+    assert '"/srv/a"={"trust_level"="untrusted"}' in argv[2]
+    assert attach(replace(task, trust_project=True)).argv == ("codex", "resume", "s-1")

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.agents.replaying import ENDED_AT, argv, read, recording, replay
 
-from rota.agents.gemini import ADAPTER, invoke
+from rota.agents.gemini import ADAPTER, attach, invoke
 from rota.model.agents import Access, AgentProblem, AgentTask
 
 
@@ -113,3 +113,9 @@ def test_an_empty_answer_without_work_is_no_success() -> None:
     ended = recording("gemini-success")
     silent = ended.stdout.replace("stub answer", "")
     assert read("gemini", replace(ended, stdout=silent)).problem is AgentProblem.AGENT_ERROR
+
+
+def test_a_person_opens_a_session_without_the_settings_of_the_folder() -> None:
+    opened = attach(AgentTask(prompt="", session_id="s-1"))
+    assert opened.argv == ("gemini", "--resume=s-1")
+    assert opened.env == {"GEMINI_CLI_TRUST_WORKSPACE": "false"}

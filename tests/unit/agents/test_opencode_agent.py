@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
-from rota.agents.opencode import ADAPTER, invoke
+from rota.agents.opencode import ADAPTER, attach, invoke
 from rota.model.agents import Access, AgentProblem, AgentTask
 
 
@@ -118,3 +118,10 @@ def test_a_failure_has_its_class_and_its_words(name: str, problem: AgentProblem,
     assert result.problem is problem
     assert words in (result.error or "")
     assert "\x1b" not in (result.error or "")
+
+
+def test_a_person_opens_a_session_without_the_settings_of_the_folder() -> None:
+    opened = attach(AgentTask(prompt="", session_id="s-1"))
+    assert opened.argv == ("opencode", "--session=s-1")
+    assert opened.env == {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
+    assert attach(AgentTask(prompt="", session_id="s-1", trust_project=True)).env == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota import faults
+from rota.agents.registry import adapter
 from rota.declare.registry import asked_elsewhere
 from rota.engine.agents import named_results
 from rota.engine.loops.in_flight import Events, InFlightRun, OnExit, Recorded, RunPhase, RunStep, StopRequest
@@ -45,6 +47,7 @@ from rota.store.driver import Database, Store
 from rota.store.tables import chats, questions, queue, run_queries, runs, work_items
 from rota.store.tables.direct_calls import Direct
 from rota.store.tables.run_queries import Shared
+from rota.text.jobs import workspace_of
 
 
 class Briefing:
@@ -102,24 +105,42 @@ def _reply_of(db: Database, *, run_id: str) -> Reply | None:
 
 
 def _may_reply(claimed: Claimed) -> bool:
-    return claimed.run.trigger in (Trigger.REPLY, Trigger.RETRY) and claimed.spec.work.agent is not None
+    may = claimed.run.trigger in (Trigger.REPLY, Trigger.FORK, Trigger.RETRY)
+    return may and claimed.spec.work.agent is not None
 
 
 def continued(db: Database, *, claimed: Claimed, reply: Reply, worker_id: str) -> Brief:
-    """Return the brief of a reply: the session of the answer, or the answer itself where its session is elsewhere."""
+    """Return the brief of a reply or fork: the session of the answer, or the answer itself if its session is elsewhere.
+
+    A fork also works in the folder of the session, where that is the workspace of the earlier run.
+    """
     work, run = claimed.spec.work.agent, runs.run_by_id(db, reply.replied_id)
     assert work is not None, "only agents get replies"
     if work.on_quota is OnQuota.CONTINUE and claimed.run.attempt > 1:
         brief = _continued(db, claimed, claimed.brief, worker_id=worker_id)
         if brief.continues is not None:
             return brief
-    if reply.session and run is not None and run.worker_id == worker_id:
+    folder = None if run is None else _folder_of(db, reply, run)
+    gone = folder is not None and not os.path.lexists(folder["path"])
+    if reply.session and run is not None and run.worker_id == worker_id and not gone:
         newest = work_items.session_of(db, claimed.run.job_id, adapter=work.adapter, worker_id=worker_id)
-        if newest is None or newest.id != reply.session:
+        own = newest is not None and newest.id == reply.session
+        if newest is None or not own:
             newest = chats.session_spent(db, claimed.run.job_id, reply.session, adapter=work.adapter)
-        return replace(claimed.brief, session=newest, reply=reply.text)
+        apart = _is_fork(db, reply) and not (own and not adapter(work.adapter, work.options).capabilities.fork)
+        return replace(claimed.brief, session=newest, reply=reply.text, continues=folder, apart=apart)
     answer = None if run is None else run_queries.result_of(db, run)
     return replace(claimed.brief, reply=reply_text(reply.text, answer))
+
+
+def _is_fork(db: Database, reply: Reply) -> bool:
+    first = runs.run_by_id(db, reply.run_id)
+    return first is not None and first.trigger is Trigger.FORK
+
+
+def _folder_of(db: Database, reply: Reply, run: Run) -> Mapping[str, Any] | None:
+    """Return the workspace of the run that a fork goes on from; None: the folder of the job, or no fork."""
+    return workspace_of(run) if _is_fork(db, reply) else None
 
 
 def result_jobs_of(claimed: Claimed, settings: Settings) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from rota.http.context import (
 )
 from rota.http.errors import Busy, HttpRefusal
 from rota.model.errors import InvalidValue
+from rota.model.questions import Door
 from rota.model.serialize import run_json
 from rota.model.spec import GroupMode, Member, OnFailure
 from rota.model.states import WaitingFor
@@ -47,6 +48,7 @@ from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import find_run, page_of_runs, show_run
+from rota.operations.sessions import fork_run
 from rota.operations.transcripts import TranscriptJson, transcript_json, transcript_of
 from rota.operations.views import WholeRunJson, whole_run_json
 
@@ -168,6 +170,28 @@ def retry(ctx: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
     made = ctx.store.read(partial(find_run, handle=done.born.id))
     headers = {"Location": ctx.path(f"/runs/{made.id}")}
     return answer({**run_json(made), "retried": done.run.handle}, status=202, headers=headers)
+
+
+@runs_routes.on("POST", "/runs/{run}/fork", scope=Scope.ADMIN, answer=schemas.ForkedRun, status=202)
+def fork_one_run(ctx: Ctx, run: RunName, wish: schemas.ForkWish) -> Response:
+    """Start a run of the same job that goes on from the session of a finished run, with this prompt."""
+    forked = fork_run(
+        ctx.store,
+        run,
+        wish.prompt,
+        state=ctx.state,
+        by=ctx.actor,
+        door=Door.DASHBOARD if ctx.caller.browser else Door.API,
+        now=ctx.now,
+        force=wish.force,
+        dry_run=wish.dry_run,
+    )
+    if wish.dry_run:
+        return answer({"forked": forked.of.handle, "would": "queue"}, status=202)
+    ctx.wake()
+    made = ctx.store.read(partial(find_run, handle=forked.born.id))
+    headers = {"Location": ctx.path(f"/runs/{made.id}")}
+    return answer({**run_json(made), "forked": forked.of.handle}, status=202, headers=headers)
 
 
 @runs_routes.on("POST", "/runs/{run}/move", scope=Scope.RUN, answer=schemas.Told)

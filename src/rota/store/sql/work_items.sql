@@ -86,6 +86,9 @@ VALUES (:run_id, :handle, :repository, :path, :branch, :base, :made_at)
 -- name: worktree_of_run
 SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE run_id = :run_id ORDER BY made_at DESC LIMIT 1
 
+-- name: worktree_at
+SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE path = :path
+
 -- name: worktrees_unused
 -- Worktrees of earlier, aborted starts of a run.
 SELECT run_id, handle, repository, path, branch, base, made_at, kept_at, kept_why FROM worktree WHERE run_id = :run_id AND kept_at IS NULL

@@ -143,6 +143,11 @@ def worktree_of_run(db: Database, run_id: str) -> Worktree | None:
     return record_or_none(Worktree, db.row("worktree_of_run", run_id=run_id))
 
 
+def worktree_at(db: Database, path: str) -> Worktree | None:
+    """Return the worktree in a folder, None for none."""
+    return record_or_none(Worktree, db.row("worktree_at", path=path))
+
+
 def unused_worktrees(db: Database, run_id: str) -> list[Worktree]:
     """Return the worktrees of earlier, aborted starts of a run."""
     return records_of(Worktree, db.rows("worktrees_unused", run_id=run_id))

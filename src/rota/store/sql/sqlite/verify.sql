@@ -272,8 +272,8 @@ JOIN job_version ON job_version.job_id = job.id AND job_version.version = run.ve
 WHERE job.name = :job AND run.number = :number
 
 -- name: audit_replies
--- A run that a reply started has its text, and only such a run.
+-- A run that a reply or fork started has its text, and only such a run.
 SELECT job.name, run.number,
-    CASE WHEN reply.run IS NULL THEN 'was started by a reply that is not stored' ELSE 'has the text of a reply, but another trigger' END
+    CASE WHEN reply.run IS NULL THEN 'was started by a ' || run.trigger || ' that is not stored' ELSE 'has the text of a reply, but another trigger' END
 FROM run JOIN job ON job.seq = run.job LEFT JOIN reply ON reply.run = run.id
-WHERE (run.trigger = 'reply') <> (reply.run IS NOT NULL) AND (:jobs IS NULL OR job.id IN (SELECT value FROM json_each(:jobs))) LIMIT :limit
+WHERE (run.trigger IN ('reply', 'fork')) <> (reply.run IS NOT NULL) AND (:jobs IS NULL OR job.id IN (SELECT value FROM json_each(:jobs))) LIMIT :limit
