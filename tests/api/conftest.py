@@ -18,6 +18,7 @@ from rota.http.security import Authenticator
 from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.operations.admin.access import Scope, derive_token, make_token, read_token
+from rota.operations.admin.tokens import TokenDesk
 from rota.operations.project.locate import open_state
 from tests.asgi import Client
 from tests.faces.conftest import Project
@@ -58,7 +59,8 @@ class Api:
             environ={"HOME": str(project.folder)},
             feed=Feed(self.store),
         )
-        self.doorman = Authenticator(project.clock, token=lambda: self.token)
+        desk = TokenDesk(self.store, project.clock)
+        self.doorman = Authenticator(project.clock, token=lambda: self.token, desk=desk)
         self.routes = routes()
         self._behind = around(self.routes, self.context, self.doorman)
         self.bare = Client(self.app, base_url=BASE)

@@ -105,7 +105,12 @@ def test_the_project_s_token_may_do_everything_and_renewing_it_ends_the_others(t
 
 @pytest.mark.parametrize(
     ("scope", "may"),
-    [(Scope.READ, {"read"}), (Scope.RUN, {"read", "run", "agent"}), (Scope.AGENT, {"read", "agent"})],
+    [
+        (Scope.READ, {"read", "calendar"}),
+        (Scope.RUN, {"read", "run", "agent", "calendar"}),
+        (Scope.AGENT, {"read", "agent", "calendar"}),
+        (Scope.CALENDAR, {"calendar"}),
+    ],
 )
 def test_a_scope_allows_what_it_says(scope: Scope, may: set[str]) -> None:
     assert {wanted.value for wanted in Scope if Caller("x", scope).may(wanted)} == may
@@ -126,6 +131,15 @@ def test_a_session_has_the_scope_and_name_of_its_login_and_no_other() -> None:
     assert know_session("t" * 43, made, now=NOW) == Caller("wall.screen", Scope.READ, browser=True)
     assert know_session("t" * 43, made.replace(".read.", ".admin."), now=NOW) is None
     assert know_session("t" * 43, made.replace("wall", "well"), now=NOW) is None
+
+
+def test_a_session_of_a_stored_token_names_its_row() -> None:
+    """A session of another row, or of none, cannot be made of it."""
+    caller = Caller("ci", Scope.RUN, token=12)
+    made = make_session("t" * 43, caller, now=NOW)
+    assert know_session("t" * 43, made, now=NOW) == Caller("ci", Scope.RUN, browser=True, token=12)
+    assert know_session("t" * 43, made.replace("~12.", "~13."), now=NOW) is None
+    assert know_session("t" * 43, made.replace("~12.", "."), now=NOW) is None
 
 
 def test_a_code_works_once_and_for_a_minute() -> None:

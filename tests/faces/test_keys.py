@@ -1,5 +1,6 @@
 """`rota token`, `rota open`, `rota audit`, `rota secrets`."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,68 @@ def test_the_token_is_renewed(applied: Project) -> None:
     applied.ok("token", "--renew", "--dry-run")
     assert applied.ok("token").strip() == old
     assert applied.ok("token", "--renew").strip() == applied.ok("token").strip() != old
+
+
+def test_a_named_token_is_shown_once_listed_and_revoked(applied: Project) -> None:
+    text = applied.ok("token", "create", "ci", "--scope", "run", "--expires", "30d").strip()
+    assert re.fullmatch(r"rota_token_[A-Za-z0-9_-]{43}", text)
+    listed = applied.ok("token", "list")
+    assert (text in listed, "ci" in listed, "valid" in listed, "never" in listed) == (False, True, True, False)
+    (told,) = applied.json("token", "list")
+    assert (told["name"], told["scope"], told["state"], told["last_used_at"]) == ("ci", "run", "valid", None)
+    assert "is revoked" in applied.ok("token", "revoke", "ci")
+    assert applied.json("token", "list")[0]["state"] == "revoked"
+    acts = [(one["action"], one["target"]) for one in applied.json("audit")]
+    assert acts[:2] == [("token revoke", "ci"), ("token create", "ci")]
+
+
+def test_a_created_token_as_json_and_its_dry_run(applied: Project) -> None:
+    planned = applied.json("token", "create", "ci", "--scope", "calendar", "--expires", "never", "--dry-run")
+    assert (planned["secret"], planned["dry_run"], planned["expires_at"]) == (None, True, None)
+    assert applied.json("token", "list") == []
+    made = applied.json("token", "create", "ci", "--scope", "calendar", "--expires", "never")
+    assert made["secret"].startswith("rota_token_")
+    assert applied.json("token", "revoke", "ci", "--dry-run")["state"] == "revoked"
+    assert applied.json("token", "list")[0]["state"] == "valid"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["create", "ci"],
+        ["create", "ci", "--scope", "all"],
+        ["create", "ci", "--scope", "run", "--expires", "soon"],
+        ["create", "ci", "--scope", "run", "--expires", "0d"],
+        ["create", "ci", "--scope", "run", "--expires", "9999d"],
+        ["create", "owner", "--scope", "run"],
+        ["create", "a b", "--scope", "run"],
+        ["revoke", "nothing"],
+        ["--scope", "run", "create", "ci", "--scope", "run"],
+    ],
+)
+def test_a_named_token_that_cannot_be_is_refused(applied: Project, flags: list[str]) -> None:
+    assert applied.rota("token", *flags).exit_code in (2, 64, 65)
+    assert applied.json("token", "list") == []
+
+
+def test_a_second_token_of_one_name_is_refused(applied: Project) -> None:
+    applied.ok("token", "create", "ci", "--scope", "read")
+    refused = applied.rota("token", "create", "ci", "--scope", "admin")
+    assert (refused.exit_code != 0, "rota token revoke ci" in refused.stderr) == (True, True)
+
+
+def test_export_holds_no_token(applied: Project) -> None:
+    applied.ok("token", "create", "ci", "--scope", "read")
+    assert "token" not in applied.ok("export")
+
+
+def test_a_restored_backup_accepts_its_tokens(applied: Project, tmp_path: Path) -> None:
+    """A backup is the database itself: it holds the hash, as a restore needs it."""
+    applied.ok("token", "create", "ci", "--scope", "read")
+    applied.ok("backup", str(tmp_path / "copy.tar.gz"))
+    applied.ok("token", "revoke", "ci")
+    applied.ok("restore", str(tmp_path / "copy.tar.gz"), "--force")
+    assert applied.json("token", "list")[0]["state"] == "valid"
 
 
 def test_there_is_nothing_to_open_without_a_scheduler(applied: Project) -> None:

@@ -57,6 +57,9 @@ def used(project: Project) -> Project:
     project.carry_out([Outcome(Status.COMPLETED), failed, Outcome(Status.COMPLETED)])
     project.ok("pause", "fine", "--reason", "so")
     project.ok("trigger", "odd", "--param", "text=nichts ☃")
+    project.ok("token", "create", "ci", "--scope", "read")
+    project.ok("token", "revoke", "ci")
+    project.ok("token", "create", "ci", "--scope", "run", "--expires", "never")
     return project
 
 

@@ -66,6 +66,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.ApprovalVoid: REFUSED,
     model.UnknownQuestion: USAGE,
     model.UnknownGrant: USAGE,
+    model.UnknownToken: USAGE,
     model.QuestionClosed: REFUSED,
     model.QuestionChanged: REFUSED,
     model.AnswerRefused: REFUSED,

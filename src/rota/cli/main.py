@@ -56,7 +56,6 @@ MODULES = {
     "remove": "approve",
     "answer": "questions",
     "grants": "questions",
-    "token": "serve",
     "trust": "init",
     "help": "rota.cli.main",
 }

@@ -67,7 +67,7 @@ class RequestContext(Struct, frozen=True):
     @property
     def actor(self) -> str:
         """The caller, as in the audit log."""
-        return f"{'browser' if self.caller.browser else 'token'}:{self.caller.name}"
+        return self.caller.actor
 
     @property
     def maker(self) -> Author:
@@ -103,7 +103,7 @@ async def request_context(request: Request) -> RequestContext:
     context: ServerContext = request.app.state.context
     caller: Caller = request.state.caller
     deed = AuditedAct(
-        actor=f"{'browser' if caller.browser else 'token'}:{caller.name}",
+        actor=caller.actor,
         face="http",
         action=getattr(request.scope.get("route"), "operation_id", None) or request.method,
         target=_target(request),

@@ -34,6 +34,13 @@ class NoToken(HttpRefusal):
     remedy = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
 
 
+class TokenEnded(NoToken):
+    """A stored token that has expired or was revoked."""
+
+    code = "token_ended"
+    remedy = "create another one with `rota token create NAME --scope SCOPE`"
+
+
 class ScopeRefused(HttpRefusal):
     """A token whose scope does not allow the request."""
 
@@ -198,6 +205,7 @@ STATUSES: dict[type[RotaError], int] = {
     model.UnknownQuestion: 404,
     model.SessionUnusable: 409,
     model.UnknownGrant: 404,
+    model.UnknownToken: 404,
     **dict.fromkeys((model.UnknownAgent, model.UnknownTool, model.ProjectMissing, model.NotApplied), 404),
     **dict.fromkeys((model.WorkerNameTaken, model.WorkerAlive, model.StoreNotShared, model.GroupIsFinal), 409),
     **dict.fromkeys((model.GroupCompleted, model.GroupUnfinished, model.RunIsFinal, model.RunUnfinished), 409),

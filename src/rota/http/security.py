@@ -27,8 +27,10 @@ from rota.model.errors import RotaError
 from rota.operations.admin.access import Caller, know_session, know_token
 from rota.operations.admin.access import Scope as TokenScope
 from rota.operations.admin.audit import IdempotencyKey
+from rota.operations.admin.tokens import TokenDesk, TokenState, caller_of, is_named
 from rota.store.driver import Database
 from rota.store.tables.audit import IdempotentRequest
+from rota.store.tables.tokens import AccessToken
 
 LIMIT = 1_000_000
 PATIENCE = 20.0
@@ -189,6 +191,7 @@ class Authenticator:
         hosts: frozenset[str] = frozenset(),
         public_url: str = "",
         ended: Collection[str] = (),
+        desk: TokenDesk | None = None,
     ) -> None:
         self.cookie = cookie
         self.ended = ended
@@ -199,6 +202,7 @@ class Authenticator:
         self._hosts = LOOPBACK | hosts | ({public.hostname or ""} if public_url else set())
         self._public_origin = f"{public.scheme}://{public.netloc}".lower() if public_url else None
         self._failures = Failures()
+        self._desk = desk
 
     def check_host(self, head: RequestHead) -> None:
         """Refuse a request for another host, against DNS rebinding."""
@@ -217,10 +221,10 @@ class Authenticator:
         if not allowed:
             raise errors.OriginRefused
 
-    def admit(self, head: RequestHead) -> Caller:
+    async def admit(self, head: RequestHead) -> Caller:
         """Authenticate by bearer token or session cookie; rate-limit failures per client."""
         session = self.session_in(head.headers.get("cookie", ""))
-        caller = self._caller(head, session)
+        caller = await self._caller(head, session)
         if caller is None:
             if "authorization" not in head.headers and not session:
                 raise errors.NoToken  # no guess, so it is not counted
@@ -229,9 +233,9 @@ class Authenticator:
             raise errors.OriginRefused("a browser's session changes nothing without an Origin")
         return caller
 
-    def admit_token(self, token: str, *, client: str) -> Caller:
+    async def admit_token(self, token: str, *, client: str) -> Caller:
         """Authenticate by a token that was typed into the login page."""
-        return know_token(self.token(), token) or self._refuse_token(client)
+        return await self._bearer(token) or self._refuse_token(client)
 
     def _refuse_token(self, client: str) -> NoReturn:
         at = self.clock.monotonic()
@@ -240,14 +244,43 @@ class Authenticator:
         self._failures.note(client, at)
         raise errors.NoToken("the token is not one of this project")
 
-    def _caller(self, head: RequestHead, session: str | None) -> Caller | None:
+    async def _caller(self, head: RequestHead, session: str | None) -> Caller | None:
         if "authorization" in head.repeated:
             return None
         written = head.headers.get("authorization")
         if written is not None:
             kind, _, token = written.partition(" ")
-            return know_token(self.token(), token.strip()) if kind.lower() == "bearer" else None
-        return self.know_session(session) if session else None
+            return await self._bearer(token.strip()) if kind.lower() == "bearer" else None
+        return await self._browser(session) if session else None
+
+    async def _bearer(self, text: str) -> Caller | None:
+        if self._desk is None or not is_named(text):
+            return know_token(self.token(), text)
+        row = await run_sync(self._desk.find, text)
+        return None if row is None else caller_of(self._valid(row, self._desk))
+
+    async def _browser(self, session: str) -> Caller | None:
+        caller = self.know_session(session)
+        if caller is not None and caller.token is not None:
+            await self.check_token(caller)
+        return caller
+
+    async def check_token(self, caller: Caller) -> None:
+        """Refuse a caller whose stored token has expired or was revoked since it came in."""
+        if self._desk is not None and caller.token is not None:
+            row = await run_sync(self._desk.by_number, caller.token)
+            if row is None:
+                raise errors.TokenEnded("the token of this login no longer exists")
+            self._valid(row, self._desk)
+
+    def _valid(self, row: AccessToken, desk: TokenDesk) -> AccessToken:
+        """Return a token that is accepted; the refusal of another one is no guess, so it is not counted."""
+        state = desk.state_of(row)
+        if state is TokenState.REVOKED:
+            raise errors.TokenEnded(f"the token {row.name!r} was revoked")
+        if state is TokenState.EXPIRED:
+            raise errors.TokenEnded(f"the token {row.name!r} has expired")
+        return row
 
     def know_session(self, session: str) -> Caller | None:
         """Return the caller of a session cookie, None if it is wrong, expired or ended."""
@@ -341,7 +374,7 @@ class Guard:
         state: dict[str, Any] = scope.setdefault("state", {})
         state["authenticator"] = self._authenticator
         if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
-            state["caller"] = self._authenticator.admit(head)
+            state["caller"] = await self._authenticator.admit(head)
         return await self._body(scope, head, receive)
 
     def _strip(self, scope: Scope) -> None:
@@ -452,7 +485,8 @@ class IdempotencyMiddleware:
             return
         self._check_scope(caller, scope)
         # A key belongs to one token, or to the browsers that it logged in: names alone are not unique.
-        owner = f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
+        number = "" if caller.token is None else f"~{caller.token}"
+        owner = f"{'browser' if caller.browser else 'token'}{number}:{caller.scope}:{caller.name}"
         context = self._context
         mark = IdempotencyKey(context.store, context.clock, caller=owner, key=key, digest=_digest(scope))
         stored = await run_sync(mark.find)

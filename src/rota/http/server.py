@@ -32,6 +32,7 @@ from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import ListenExposed, ListenRefused
 from rota.operations.admin.access import Codes, ended_sessions, make_token, read_token
+from rota.operations.admin.tokens import TokenDesk
 from rota.runners.processes import port_owner
 from rota.settings import Http, Settings
 from rota.store.driver import Store
@@ -410,6 +411,7 @@ async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
         hosts=frozenset({wanted.host}),
         public_url=wanted.http.public_url,
         ended=await anyio.to_thread.run_sync(store.read, partial(ended_sessions, now=side.clock.now())),
+        desk=TokenDesk(store, side.clock),
     )
     server = QuietServer(_config(make_app(side.context, authenticator), side), ending, side.feed)
     await server.serve([side.socket.dup()])

@@ -403,6 +403,14 @@ class UnknownGrant(RotaError, code="unknown_grant"):
         super().__init__(f"there is no grant {shown(number)}", hint="list them with `rota grants`")
 
 
+class UnknownToken(RotaError, code="unknown_token"):
+    """No token that is not revoked has this name."""
+
+    def __init__(self, name: object, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"there is no token {shown(name)}", hint=f"{guess}list them with `rota token list`")
+
+
 class QuestionClosed(RotaError, code="question_closed"):
     """The question is answered, expired or withdrawn; its first end counts."""
 

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from rota.http import schemas
 from rota.http.api.jobs import pause_jobs, resume_jobs
 from rota.http.context import Ctx, PastTime, RequestContext, Routes, ServerContext, Word, answer, instant, page
-from rota.http.errors import Busy
+from rota.http.errors import Busy, TokenEnded
 from rota.http.security import Authenticator
 from rota.model.store_url import SQLITE, shown
 from rota.operations.admin.access import Caller, Scope, end_session
@@ -312,12 +312,16 @@ async def follow_events(
 
 
 async def _until_logout(stream: AsyncGenerator[bytes], request: Request) -> AsyncGenerator[bytes]:
-    """Yield the pieces of a stream; the stream of a browser ends with its session."""
+    """Yield the pieces of a stream; it ends with the session of a browser, and with a stored token."""
     authenticator: Authenticator = request.state.authenticator
     caller: Caller = request.state.caller
     session = authenticator.session_in(request.headers.get("cookie", "")) if caller.browser else None
     async with aclosing(stream):
         async for piece in stream:
             if session is not None and authenticator.know_session(session) is None:
+                return
+            try:
+                await authenticator.check_token(caller)
+            except TokenEnded:
                 return
             yield piece

@@ -9,10 +9,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rota.http.api.system import ContextOf, end_login
 from rota.http.context import Routes, ServerContext
-from rota.http.errors import NoToken, OriginRefused
+from rota.http.errors import NoToken, OriginRefused, TokenEnded
 from rota.http.pages import page
 from rota.http.security import Authenticator
-from rota.operations.admin.access import SESSION_LASTS, Caller, Scope, make_session, owner
+from rota.operations.admin.access import LOGIN_SCOPES, SESSION_LASTS, Caller, Scope, make_session, owner
 from rota.rules.schedule.timezone import zone as known_zone
 
 door = Routes("door", prefix="")
@@ -20,7 +20,7 @@ pages = page.Pages()
 CHOICE_LASTS = 365 * 86_400
 USED = "The code has been used, or is older than a minute."
 WRONG = "That is not this project's token."
-NO_AGENTS = "A token of the scope agent is for programs: log in with one of the scope read, run or admin."
+FOR_PROGRAMS = "A token of the scope {scope} is for programs: log in with one of the scope read, run or admin."
 
 
 @door.on("GET", "/login", scope=None, answer=str, media=page.HTML, shown=False)
@@ -45,11 +45,12 @@ async def log_in(request: Request, context: ContextOf) -> Response:
     form: dict[str, str] = getattr(request.state, "form", {})
     client = request.client.host if request.client else ""
     try:
-        caller: Caller = request.state.authenticator.admit_token(form.get("token", "").strip(), client=client)
-    except NoToken:
-        return await run_sync(lambda: _form(request, context, note=WRONG, status=401))
-    if caller.scope is Scope.AGENT:
-        return await run_sync(lambda: _form(request, context, note=NO_AGENTS, status=403))
+        caller: Caller = await request.state.authenticator.admit_token(form.get("token", "").strip(), client=client)
+    except NoToken as error:
+        note = f"{error.message[:1].upper()}{error.message[1:]}." if isinstance(error, TokenEnded) else WRONG
+        return await run_sync(lambda: _form(request, context, note=note, status=401))
+    if caller.scope not in LOGIN_SCOPES:
+        return await run_sync(lambda: _form(request, context, note=FOR_PROGRAMS.format(scope=caller.scope), status=403))
     return _logged_in(request, context, caller)
 
 

@@ -33,28 +33,35 @@ OWNER = "owner"
 RESERVED = frozenset({OWNER, "rota", "scheduler", "unknown", "user"})
 """Names that rota reserves for actors; no token may use one."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}", re.ASCII)
-_MADE = re.compile(r"rota_(read|run|admin|agent)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII)
+_MADE = re.compile(
+    r"rota_(read|run|admin|agent|calendar)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII
+)
 _SESSION = re.compile(
-    r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.(read|run|admin)\.([A-Za-z0-9][A-Za-z0-9.-]{0,63})\.([A-Za-z0-9_-]{43})",
+    r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.(read|run|admin)(?:~([0-9]{1,15}))?\.([A-Za-z0-9][A-Za-z0-9.-]{0,63})"
+    r"\.([A-Za-z0-9_-]{43})",
     re.ASCII,
 )
 
 
 class Scope(StrEnum):
-    """The rights of a token: read, start and control runs, all; or for an agent: read, and start jobs."""
+    """The rights of a token: read; control runs; all; of an agent: read, and start jobs; or only the calendar."""
 
     READ = "read"
     RUN = "run"
     ADMIN = "admin"
     AGENT = "agent"
+    CALENDAR = "calendar"
 
 
 GRANTS: dict[Scope, frozenset[Scope]] = {
-    Scope.READ: frozenset({Scope.READ}),
-    Scope.RUN: frozenset({Scope.READ, Scope.RUN, Scope.AGENT}),
+    Scope.READ: frozenset({Scope.READ, Scope.CALENDAR}),
+    Scope.RUN: frozenset({Scope.READ, Scope.RUN, Scope.AGENT, Scope.CALENDAR}),
     Scope.ADMIN: frozenset(Scope),
-    Scope.AGENT: frozenset({Scope.READ, Scope.AGENT}),
+    Scope.AGENT: frozenset({Scope.READ, Scope.AGENT, Scope.CALENDAR}),
+    Scope.CALENDAR: frozenset({Scope.CALENDAR}),
 }
+LOGIN_SCOPES = frozenset({Scope.READ, Scope.RUN, Scope.ADMIN})
+"""The scopes with which a browser or a person may come in; the others are for programs."""
 
 
 class Caller(Struct, frozen=True):
@@ -63,6 +70,13 @@ class Caller(Struct, frozen=True):
     name: str
     scope: Scope
     browser: bool = False
+    token: int | None = None
+    """The number of the stored token; None: the project's own token, or one derived from it."""
+
+    @property
+    def actor(self) -> str:
+        """The caller in the audit log, approvals and answers."""
+        return f"{'browser' if self.browser else 'token'}:{self.name}"
 
     def may(self, wanted: Scope) -> bool:
         """Return whether the caller has this scope."""
@@ -119,12 +133,17 @@ def read_token(state: Path) -> str:
     return text
 
 
-def derive_token(token: str, scope: Scope, name: str) -> str:
-    """Return the token of a name with one scope, made from the project's: nothing about it is stored."""
+def check_name(name: str) -> None:
+    """Raise InvalidValue for a name that no token may have."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a token's name", hint="use 1 to 64 letters, digits, . and -")
     if name.casefold() in RESERVED:
         raise InvalidValue(f"{name!r} is reserved", hint="name it after its holder, such as ci")
+
+
+def derive_token(token: str, scope: Scope, name: str) -> str:
+    """Return the token of a name with one scope, made from the project's: nothing about it is stored."""
+    check_name(name)
     return f"rota_{scope}_{name}_{_signed(token, f'token:{scope}:{name}')}"
 
 
@@ -150,7 +169,8 @@ def owner() -> Caller:
 def make_session(token: str, caller: Caller, *, now: datetime) -> str:
     """Return the value of a browser's cookie: signed, so that nothing is stored, and good for a week."""
     until, nonce = to_ms(now + SESSION_LASTS), secrets.token_urlsafe(16)
-    told = f"{until}.{nonce}.{caller.scope}.{caller.name}"
+    origin = "" if caller.token is None else f"~{caller.token}"
+    told = f"{until}.{nonce}.{caller.scope}{origin}.{caller.name}"
     return f"{told}.{_signed(token, f'session:{told}')}"
 
 
@@ -162,7 +182,9 @@ def know_session(token: str, given: str, *, now: datetime, ended: Container[str]
     told, _, sign = given.rpartition(".")
     if not hmac.compare_digest(_digest(sign), _digest(_signed(token, f"session:{told}"))):
         return None
-    return Caller(found[4], Scope(found[3]), browser=True) if from_ms(int(found[1])) > now else None
+    if from_ms(int(found[1])) <= now:
+        return None
+    return Caller(found[5], Scope(found[3]), browser=True, token=int(found[4]) if found[4] else None)
 
 
 def nonce_of(session: str) -> tuple[str, int]:

@@ -30,6 +30,7 @@ class Check(StrEnum):
     DELIVERY = "delivery"
     QUESTION = "question"
     CHAT = "chat"
+    TOKEN = "token"
     ORDER = "order"
     COUNTER = "counter"
     STATS = "stats"

@@ -91,6 +91,8 @@ def check_rows(db: Database, findings: AuditFindings, *, chosen: Collection[str]
         findings.violation(Check.EXECUTION, f"the direct call {call_id} {what}", job=job)
     if not stepped:
         runs(Check.TIME, "audit_times", _wrong_times, slack=slack)
+        for name, what in db.rows("audit_tokens", slack=slack, limit=MAX_ROWS):
+            findings.violation(Check.TOKEN, f"the token {name} {what}")
 
 
 def _check_runs(

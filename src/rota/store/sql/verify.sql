@@ -170,3 +170,14 @@ SELECT kind || ' ' || subject, what FROM (
         END AS what
     FROM chat_message) AS looked
 WHERE what IS NOT NULL LIMIT :limit
+
+-- name: audit_tokens
+-- A token is used after its creation, and neither after its expiry nor after its revocation.
+SELECT name, what FROM (
+    SELECT name, CASE
+        WHEN last_used_at < created_at - :slack THEN 'was used before it was created'
+        WHEN last_used_at > expires_at + :slack THEN 'was used after it expired'
+        WHEN last_used_at > revoked_at + :slack THEN 'was used after it was revoked'
+        END AS what
+    FROM access_token) AS looked
+WHERE what IS NOT NULL LIMIT :limit
