@@ -12,7 +12,8 @@ from rota.model.states import Reason, Status
 from rota.operations.jobs import JobQuery, Sort, list_jobs, list_versions, page_of_jobs, show_job
 from rota.operations.project.locate import open_state
 from rota.operations.queue import look_at_queue
-from rota.operations.run_actions import read_value, step_run, write_value
+from rota.operations.run_actions import step_run
+from rota.rules.params import read_value, write_value
 from rota.store.driver import Store
 from tests.faces.conftest import Project
 

@@ -292,7 +292,7 @@ def _wrong_prompt(spec: JobSpec, file: str) -> list[str]:
     if agent is None or not agent.placeholders:
         return []
     places = PromptPlaces(conditions=len(spec.gates.conditions), item=agent.source is not None)
-    return [f"{file} says: {one}" for one in check_placeholders(text, params=spec.work.params, prompt=places)]
+    return [f"{file} says: {one}" for one in check_placeholders(text, params=spec.work.param_names, prompt=places)]
 
 
 def _wrong_folder(folder: str) -> str:

@@ -51,6 +51,7 @@ from rota.model.spec import (
     WhenFalse,
     Work,
 )
+from rota.rules.params import declared_params
 from rota.rules.prompts import DEFAULT_PROMPT, has_placeholders
 from rota.settings import FILE_NAME
 
@@ -348,6 +349,7 @@ def _fields(spec: JobSpec, shape: JobShape) -> Keys:
         value = attrgetter(field)(spec)
         if value != attrgetter(field)(usual):
             found[key] = _written(value)
+    found |= {"params": declared_params(spec.work)} if spec.work.param_names else {}
     return found | {key: "never" for key in ("timeout", "loop_guard") if found.get(key, 0) is None}
 
 

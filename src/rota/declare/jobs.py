@@ -24,6 +24,7 @@ from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_exc
 from rota.declare.keys import GROUP, misfit, values_of
 from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
 from rota.declare.notifications import WrittenNotify, wrong_receivers, wrong_targets
+from rota.declare.params import unfilled_params, wrong_member_params
 from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
 from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
 from rota.declare.readers import one_interval
@@ -181,7 +182,7 @@ def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
 def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Problem]:
     if "{{" not in text:
         return []
-    found = check_placeholders(text, params=work.params, prompt=prompt)
+    found = check_placeholders(text, params=work.param_names, prompt=prompt)
     parts = [message.partition("; ") for message in found]
     looks_at = ("params", "conditions", "work_source") if prompt else ("params",)
     return [Problem(message, "placeholder", at=path, hint=hint, looks_at=looks_at) for message, _, hint in parts]
@@ -349,6 +350,7 @@ def build_job(name: str, own: Keys, project: JobDefaults) -> tuple[JobSpec | Non
         spec, wrong = _with_agent(spec, keys, project, own=own, named=named)
         problems += wrong + (without_effect(spec.work.agent, own) if spec.work.agent is not None else [])
     problems += placeholder_problems(spec, keys) + sandbox_problems(spec.work)
+    problems += unfilled_params(spec.work, spec.schedule)
     return (None, problems) if problems else (spec, [])
 
 
@@ -452,6 +454,7 @@ def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> 
 def _work(keys: Keys, project: JobDefaults, shape: JobShape) -> Work:
     values = {"timeout": project.timeout, "cwd": project.folder} | values_of("work", keys)
     values |= {key: _place(keys, key, project) for key in ("env_file", "cwd") if key in keys}
+    values |= keys["params"].fields() if "params" in keys else {}
     if shape.python:
         values["isolate"] = Isolate.PROCESS
     env = tuple([EnvValue(name, entry.value, entry.secret) for name, entry in keys.get("env", {}).items()])
@@ -555,16 +558,4 @@ def _wrong_member(
     if enabled and not spec.enabled:
         hint = "enable it, or remove it from the group"
         return [Problem(f"the job {shown(member.job)} is disabled", "member", at=path, hint=hint)]
-    return _wrong_params(member, spec, path)
-
-
-def _wrong_params(member: Member, spec: JobSpec, path: KeyPath) -> list[Problem]:
-    known: Mapping[str, Any] = spec.work.params
-    listed = f"its params: {', '.join(sorted(known))}" if known else ""
-    problems: list[Problem] = []
-    for name in member.params:
-        if name not in known:
-            message = f"the job {shown(member.job)} has no param {shown(name)}"
-            hint = listed or f"declare it in that job: `params: {{{name}: …}}`"
-            problems.append(Problem(message, "member", at=(*path, "params", name), hint=hint))
-    return problems
+    return [problem.below(*path) for problem in wrong_member_params(member, spec.work)]

@@ -130,8 +130,9 @@ _SHARED_KEYS = (
     ),
     Key(
         "params",
-        types.params,
-        "Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
+        types.job_params,
+        "Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; each a value, or a kind such as "
+        "{type: int, min: 1, max: 10, default: 3} or {one_of: [eu, us], default: eu}; at most 64 KB as JSON.",
     ),
     Key("env", types.env, "Environment variables: a text, a number, true or false, or {secret: NAME}."),
     Key(

@@ -35,6 +35,7 @@ from rota.model.spec import (
     WorkSource,
 )
 from rota.rules.budgets import say_account, say_spend
+from rota.rules.params import declared_params
 from rota.rules.schedule.blackouts import say_quiet
 from rota.settings import BUILT_IN_POOLS, Settings
 from rota.text.runs import say_target
@@ -58,7 +59,18 @@ def differences(before: JobSpec, after: JobSpec) -> tuple[str, ...]:
 _NAMES = {"misfire.policy": "misfire", "overlap.policy": "overlap", "work.agent.options": "agents.options"}
 """Fields whose key has another name, beside those of the table of keys."""
 _HOLDERS = frozenset({"work", "schedule", "misfire", "overlap", "gates", "work.agent"})
-_APART = frozenset({"work.env", "work.headers", "schedule.by_mode", "schedule.reboot", "budgets", "notify_own", "ping"})
+_APART = frozenset(
+    {
+        "work.env",
+        "work.param_kinds",
+        "work.headers",
+        "schedule.by_mode",
+        "schedule.reboot",
+        "budgets",
+        "notify_own",
+        "ping",
+    }
+)
 """Fields that have no line of their own: they are compared one by one, or are a part of another key."""
 
 
@@ -80,6 +92,7 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "cron": ("@reboot",) if schedule.reboot else schedule.cron,
         "interval": schedule.by_mode or schedule.interval,
         "except": schedule.excluded,
+        "params": declared_params(work),
         "members": [_member(member) for member in work.members],
         "timeout": work.timeout or "never",
         "conditions": spec.gates.conditions,

@@ -12,6 +12,7 @@ from rota.declare import (
     function_agents,
     limits,
     notifications,
+    params,
     problems,
     readers,
     work_sources,
@@ -21,6 +22,7 @@ from rota.model import spec
 from rota.model.agents import Access
 from rota.model.budgets import Exceeded, Per, Unit
 from rota.model.notifications import Channel
+from rota.model.params import ParamType
 from rota.model.proposals import Approval
 from rota.sources.github import LABELS
 
@@ -205,7 +207,33 @@ gate = Value(
 env_name = Value(readers.read_env_name, _ENV_NAME)
 env_value = Value(readers.read_env_value, ENV_ENTRY)
 env = Value(problems.map_of(env_name.read, env_value.read), _ENV)
-params = Value(readers.read_params, {"type": "object", "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}})
+_PARAMS: dict[str, Any] = {"type": "object", "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}
+_BOUND = {"type": "number"}
+_PARAM_KIND: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "type": words_of(ParamType),
+        "one_of": {
+            "type": "array",
+            "items": {"type": ["string", "number", "boolean"]},
+            "minItems": 1,
+            "maxItems": params.MAX_CHOICES,
+        },
+        "min": _BOUND,
+        "max": _BOUND,
+        "default": {},
+        "description": {"type": "string", "maxLength": 1000},
+    },
+    "anyOf": [{"required": ["type"]}, {"required": ["one_of"]}],
+    "additionalProperties": False,
+}
+job_params = Value(
+    params.read_job_params,
+    {
+        **_PARAMS,
+        "additionalProperties": {"anyOf": [{"not": {"type": "object", "anyOf": _PARAM_KIND["anyOf"]}}, _PARAM_KIND]},
+    },
+)
 labels = Value(
     readers.read_labels,
     {
@@ -235,7 +263,6 @@ aging = Value(
 count = Value(problems.whole(1, 1000), {"type": "integer", "minimum": 1, "maximum": 1000})
 seconds = Value(problems.whole(1, 316_224_000), {"type": "integer", "minimum": 1})
 priority = Value(problems.whole(-PRIORITY, PRIORITY), {"type": "integer", "minimum": -PRIORITY, "maximum": PRIORITY})
-_PARAMS = {"type": "object", "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}
 _MEMBER = {
     "anyOf": [
         {"type": "string", "minLength": 1},

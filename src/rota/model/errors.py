@@ -227,6 +227,17 @@ class InvalidValue(RotaError, code="invalid_value"):
     """A value that a user wrote cannot be used."""
 
 
+class InvalidParams(InvalidValue, code="invalid_params"):
+    """Params of a start are not of the kinds that the job declares, or one without a default is missing."""
+
+    def __init__(self, job: str, problems: Sequence[Problem]) -> None:
+        first, *others = problems
+        more = f", and {len(others)} more" if others else ""
+        super().__init__(f"job {job!r}, param {str(first.at[-1])!r}: {first.message}{more}", hint=first.hint)
+        self.job = job
+        self.problems = tuple(problems)
+
+
 class OptionLike(InvalidValue, code="arg_option_like"):
     """The program of a job would read the value of a param as an option."""
 

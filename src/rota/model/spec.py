@@ -1,7 +1,7 @@
 """The frozen definition of a job, and the names that jobs, pools and labels may have."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from rota.model.agents import Access
 from rota.model.budgets import Unit
 from rota.model.notifications import Target
+from rota.model.params import ParamKind
 
 
 class Anchor(StrEnum):
@@ -453,6 +454,9 @@ class Work(Struct, frozen=True):
     function: str = ""
     python: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+    """The params that have a value without one being given."""
+    param_kinds: tuple[ParamKind, ...] = ()
+    """The kinds of all params, in order; empty where the file declares values alone."""
     env: tuple[EnvValue, ...] = ()
     env_pass: tuple[str, ...] = ()
     env_file: str | None = None
@@ -476,6 +480,16 @@ class Work(Struct, frozen=True):
     """The folder of the job's included project; None: the scheduler's project."""
     imports: tuple[str, ...] = ()
     """The modules of that project; the settings have those of the scheduler's project."""
+
+    @property
+    def kind_of_param(self) -> Mapping[str, ParamKind]:
+        """The kinds by the name of the param."""
+        return {kind.name: kind for kind in self.param_kinds}
+
+    @property
+    def param_names(self) -> Sequence[str]:
+        """The names of all params, in order."""
+        return [kind.name for kind in self.param_kinds] or [*self.params]
 
     @property
     def in_process(self) -> bool:

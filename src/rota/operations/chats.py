@@ -218,7 +218,7 @@ def reply_to_run(db: Database, run_id: str, text: str, *, person: Person, now: d
     work = job.spec.work.agent
     if work is None:
         raise InvalidValue(f"{job.name} has no agent any more")
-    params = {name: value for name, value in run.params.items() if name in job.spec.work.params}
+    params = {name: value for name, value in run.params.items() if name in job.spec.work.param_names}
     told = {"reply": {"to": run.handle, "by": person.title}}
     born = start_job(db, job, params, trigger=Trigger.REPLY, decisions=told, now=now)
     session = _session(db, run, work)

@@ -1,6 +1,5 @@
 """Actions on runs: start, stop, retry and change."""
 
-import json
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from rota.operations.status.heartbeat import carried, serves
 from rota.rules import agents
 from rota.rules.admission import After, Allow, Refuse, Replace, TooMany, verdict_word
 from rota.rules.outcome import ONE_ATTEMPT
+from rota.rules.params import wrong_params
 from rota.rules.prompts import option_places
 from rota.rules.queue_order import GROUP_LANE, place_of
 from rota.runners.processes import send_signal
@@ -146,17 +146,19 @@ def refuse_disabled(job: Job) -> None:
 
 
 def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the job's params with those of this run over them; only declared names, 64 KB at most.
+    """Return the job's params with those of this run over them: declared names and kinds only, 64 KB at most.
 
     A text that the job's program would read as an option is refused, unless it is the job's own value.
     """
-    own, values = spec.work.params, params or {}
-    if unknown := sorted(set(values) - set(own)):
-        declared = ", ".join(sorted(own)) or "none"
-        raise errors.InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {declared}")
+    own = spec.work.params
+    values, problems = wrong_params(spec.work, params or {})
+    if unknown := [problem for problem in problems if problem.code == "param_unknown"]:
+        raise errors.InvalidValue(f"job {spec.name!r} has no param {unknown[0].at[-1]!r}", hint=unknown[0].hint)
+    if problems:
+        raise errors.InvalidParams(spec.name, problems)
     for name in sorted(option_places(spec.work.command) & set(values)) if values else ():
         value = values[name]
-        if isinstance(value, str) and _OPTION.match(value) and value != own[name]:
+        if isinstance(value, str) and _OPTION.match(value) and value != own.get(name):
             raise errors.OptionLike(spec.name, name, value)
     merged = {**own, **values}
     if len(write_json(merged).encode()) > PARAMS_LIMIT:
@@ -251,7 +253,7 @@ def retry_run(
         run = find_run(db, handle)
         job = jobs.job_by_id(db, run.job_id)
         _refuse(db, run, job, again=again)
-        current = {name: value for name, value in run.params.items() if name in job.spec.work.params}
+        current = {name: value for name, value in run.params.items() if name in job.spec.work.param_names}
         merged = merged_params(job.spec, {**current, **(params or {})})
         start = judge_start(db, job, [merged], force=force, chain_id=run.chain_id or run.id)
         wanted = Retried(run, merged, admitted(job, start), start)
@@ -459,31 +461,6 @@ def _edit_priority(db: Database, run: Run, priority: int) -> None:
     place = place_of(priority, created_ms=created_ms(run.id), aging=aging)
     position = run.position if aging is None else place.position
     queue.set_priority(db, run.id, priority=priority, rank=place.rank, position=position)
-
-
-def read_value(text: str) -> Any:
-    """Return the value of a typed text: a scalar if it is JSON, else the text.
-
-    >>> read_value("3"), read_value("true"), read_value("mon-fri")
-    (3, True, 'mon-fri')
-    """
-    try:
-        value = json.loads(text)
-    except (RecursionError, ValueError):
-        return text
-    finite = not isinstance(value, float) or value - value == 0
-    return value if isinstance(value, bool | int | float | str | None) and finite else text
-
-
-def write_value(value: Any) -> str:
-    """Return a value as text that `read_value` reads as the same value.
-
-    >>> write_value(3), write_value("3"), write_value("mon-fri")
-    ('3', '"3"', 'mon-fri')
-    """
-    if isinstance(value, str) and read_value(value) == value and value == value.strip():
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def count_start(db: Database, by: Author, *, now: datetime, force: bool = False) -> dict[str, str]:

@@ -11,6 +11,7 @@ from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
 from rota.model.spec import AgentWork, JobSpec, Kind, Work
 from rota.model.states import Reason, Status, WaitingFor
+from rota.rules.params import declared_params
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import NOTICED, coming_fires
 from rota.text.ansi import plain
@@ -161,8 +162,8 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
     """Yield the work and the policies of a job, by key of the file."""
     work, gates = spec.work, spec.gates
     yield from _work_pairs(spec)
-    if work.params:
-        yield "params", plain(json.dumps(dict(work.params), ensure_ascii=False))
+    if work.param_names:
+        yield "params", plain(json.dumps(declared_params(work), ensure_ascii=False))
     names = [*(variable.name for variable in work.env), *work.env_pass, *([work.env_file] if work.env_file else [])]
     if names:
         yield "environment", plain(" ".join(names))

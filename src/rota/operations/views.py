@@ -12,6 +12,7 @@ from rota.operations.activity import PauseJson, pause_json
 from rota.operations.groups import GroupJson, GroupView, group_json
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
+from rota.rules.params import params_schema
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, coming_fires
 from rota.store.tables.jobs import digest_of
@@ -78,6 +79,7 @@ class WholeJobJson(JobJson):
     """A job with its definition, as `rota show JOB --json`."""
 
     spec: dict[str, Any]
+    params_schema: dict[str, Any]
     data: Any
 
 
@@ -159,7 +161,7 @@ def whole_job_json(view: JobView, *, data: Any) -> WholeJobJson:
     """Return a job with its definition; the values of `env` are left out, they may be private."""
     spec: dict[str, Any] = encode(view.job.spec)
     spec["work"]["env"] = [variable["name"] for variable in spec["work"]["env"]]
-    return {**job_json(view), "spec": spec, "data": data}
+    return {**job_json(view), "spec": spec, "params_schema": params_schema(view.job.spec.work), "data": data}
 
 
 def made_json(job: Job) -> ProvenanceJson | None:

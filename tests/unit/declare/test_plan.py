@@ -11,6 +11,7 @@ from rota.declare.plan import ChangeKind, differences, plan
 from rota.model.budgets import Unit
 from rota.model.errors import NameTaken
 from rota.model.notifications import Channel, Target
+from rota.model.params import ParamKind, ParamType
 from rota.model.records import Job
 from rota.model.spec import (
     AgentWork,
@@ -175,6 +176,7 @@ OTHERS = {
     "ping": Target("ping", Channel.WEBHOOK, address="https://hc.example.net/a"),
     "notify_own": (Target("own", Channel.COMMAND, command=("tell",)),),
     "params": {"x": 1},
+    "param_kinds": (ParamKind("x", ParamType.INT, required=True),),
     "agent": AgentWork("reviewer", "claude", "anthropic", "Look."),
     "members": (Member("extract", {"full": True}, always=True),),
     "pools": (Draw("gpu", 2),),

@@ -71,6 +71,8 @@ def example(name):
         return 4321
     if name == "place":
         return Problem("is declared here", "job_in_file", "rota.yaml", 9, 5)
+    if name == "problems":
+        return [Problem("needs a value", "param_missing", at=("params", "region"), hint="one of eu, us")]
     return ["value"] if name in ("near", "allowed") else f"<{name}>"
 
 

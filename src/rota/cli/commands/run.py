@@ -39,7 +39,11 @@ STILL_WAITING = 5
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
 
 param_option = click.option(
-    "--param", "params", metavar="NAME=VALUE", multiple=True, help="Set a param: JSON, otherwise text. Repeatable."
+    "--param",
+    "params",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a param (without a kind: JSON, otherwise text). Repeatable.",
 )
 force_option = click.option(
     "--force", is_flag=True, help="Ignore the overlap policy and conditions. The override is recorded."
@@ -97,15 +101,15 @@ def run_command(
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
-    """Return the params of a command line: JSON where a value is JSON, else text."""
-    from rota.operations.run_actions import read_value
+    """Return the params of a command line as typed; the kind of each decides how its value is read."""
+    from rota.model.params import TypedText
 
     found: dict[str, Any] = {}
     for param in params:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--param {param!r} is not NAME=VALUE")
-        found[name] = read_value(value)
+        found[name] = TypedText(value)
     return found
 
 

@@ -26,7 +26,7 @@ from rota.http.pages.page import (
 )
 from rota.http.pages.stats import Asked, AskedOf, job_stats, rows_of_jobs
 from rota.model.amounts import counted
-from rota.model.errors import InvalidValue, RotaError
+from rota.model.errors import InvalidParams, InvalidValue, Problem, RotaError
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
 from rota.model.states import Status
@@ -297,7 +297,8 @@ class JobDetails:
     @cached_property
     def params(self) -> Sequence[View]:
         """The form fields of its params."""
-        return param_fields(self.job.spec.work.params)
+        work = self.job.spec.work
+        return param_fields(work, work.params)
 
     @cached_property
     def versions(self) -> jobs.VersionsPage:
@@ -336,13 +337,37 @@ def show_one_job(
     return fit(show, lines=2)
 
 
+@pages.show("/ui/jobs/{job}/run", scope=Scope.RUN)
+def ask_params(visit: VisitOf, job: JobName) -> Response:
+    """Show the form of a job's params."""
+    return _param_form(visit, jobs.show_job(visit.ctx.store, job).job)
+
+
+def _param_form(visit: PageContext, job: Job, *, problems: Sequence[Problem] = ()) -> Response:
+    """Return the form of a job's params; with problems it keeps what was typed."""
+    work, path = job.spec.work, _page(job.name)
+    typed = visit.form if problems else None
+    view = {
+        "job": job,
+        "path": path,
+        "fields": param_fields(work, work.params, typed=typed, problems=problems),
+        "force": visit.form.get("force") == "yes",
+        "back": visit.safe_back(path),
+        "wrong": len(problems),
+    }
+    return visit.show("job_run.html", view, title=f"Run {job.name}", section="jobs", status=422 if problems else 200)
+
+
 @pages.act("/ui/jobs/{job}/run", back=PATH)
 def run_job(visit: VisitOf, job: JobName) -> Response:
-    """Start a job now, with the params of the form."""
-    shown = jobs.show_job(visit.ctx.store, job).job.spec.work.params
-    params = given_params(visit.form, shown)
+    """Start a job now with the params of the form; ask for one that has no default."""
+    found = jobs.show_job(visit.ctx.store, job).job
+    params = given_params(visit.form, found.spec.work, found.spec.work.params)
     force = visit.form.get("force") == "yes"
-    born = trigger(visit.ctx.store, job, params=params, force=force, by=visit.ctx.maker, now=visit.now)
+    try:
+        born = trigger(visit.ctx.store, job, params=params, force=force, by=visit.ctx.maker, now=visit.now)
+    except InvalidParams as error:
+        return _param_form(visit, found, problems=error.problems)
     visit.ctx.wake()
     paused = ", and waits: everything is paused" if pauses(visit.ctx.store).everything else ""
     return visit.done(f"{born.handle} is in the queue{paused}", back=_page(job))

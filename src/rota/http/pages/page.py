@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property, wraps
 from importlib.metadata import version
@@ -21,12 +21,14 @@ from starlette.types import Scope as AsgiScope
 from rota.http.context import Ctx, F, Routes
 from rota.http.errors import TITLES, NotFound, NoToken, headers_of, status_of
 from rota.model.clock import cut_to_ms, parse_duration
-from rota.model.errors import InvalidTimezone, InvalidValue, RotaError
+from rota.model.errors import InvalidTimezone, InvalidValue, Problem, RotaError
+from rota.model.params import ParamKind, ParamType, TypedText
+from rota.model.spec import Work
 from rota.operations.admin.access import Scope
 from rota.operations.jobs import project_timezone
-from rota.operations.run_actions import read_value, write_value
 from rota.operations.status.feed import newest
 from rota.operations.status.status import Health, look_at_health
+from rota.rules.params import say_kind, write_typed
 from rota.rules.schedule.timezone import zone as known_zone
 from rota.text.ansi import plain
 from rota.text.format import read_coming
@@ -398,16 +400,55 @@ def fit(show: Callable[[int], Response], *, lines: int) -> Response:
 PARAM = "param."
 
 
-def param_fields(params: Mapping[str, Any]) -> list[View]:
-    """Return the form fields of params."""
-    return [{"name": f"{PARAM}{name}", "label": name, "value": write_value(value)} for name, value in params.items()]
+def param_fields(
+    work: Work,
+    values: Mapping[str, Any],
+    *,
+    typed: Mapping[str, str] | None = None,
+    problems: Sequence[Problem] = (),
+) -> list[View]:
+    """Return the form fields of params, with their values or the typed texts, each with its problems."""
+    kinds = work.kind_of_param
+    fields = []
+    for name in work.param_names:
+        kind = kinds.get(name) or ParamKind(name)
+        text = write_typed(kinds.get(name), values[name]) if name in values else ""
+        text = text if typed is None else typed.get(f"{PARAM}{name}", text)
+        wrong = [problem for problem in problems if problem.at == ("params", name)]
+        fields.append({"name": f"{PARAM}{name}", "label": name, "value": text, "wrong": wrong, **_control(kind, text)})
+    return fields
 
 
-def given_params(form: Mapping[str, str], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the params of a form that differ from the shown ones."""
-    texts = {name.removeprefix(PARAM): text for name, text in form.items() if name.startswith(PARAM)}
-    same = {name for name, value in shown.items() if texts.get(name) == write_value(value)}
-    return {name: read_value(text) for name, text in texts.items() if name not in same}
+def _control(kind: ParamKind, text: str) -> View:
+    """Return the control of a param of this kind."""
+    view: View = {"control": "text", "options": [], "help": kind.description, "required": kind.required}
+    typed = bool(kind.one_of) or kind.type is not ParamType.JSON
+    if kind.one_of or (kind.type is ParamType.BOOL and kind.required):
+        words = [write_typed(kind, one) for one in kind.one_of] or ["true", "false"]
+        return {**view, "control": "select", "options": words if text in words else ["", *words]}
+    if kind.type is ParamType.BOOL:
+        return {**view, "control": "check"}
+    if kind.type in (ParamType.INT, ParamType.NUMBER):
+        view |= {"control": "number", "step": "1" if kind.type is ParamType.INT else "any"}
+        bounds = say_kind(kind) if kind.min is not None or kind.max is not None else ""
+        helps = "; ".join(part for part in (kind.description, bounds) if part)
+        return {**view, "min": kind.min, "max": kind.max, "help": helps}
+    return {**view, "control": "area" if "\n" in text else "text", "plain": not typed}
+
+
+def given_params(form: Mapping[str, str], work: Work, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params of a form that differ from the shown ones; an empty number or choice is not given."""
+    kinds = work.kind_of_param
+    given: dict[str, Any] = {}
+    for field, text in form.items():
+        name = field.removeprefix(PARAM)
+        if name == field or (name in shown and write_typed(kinds.get(name), shown[name]) == text):
+            continue
+        kind = kinds.get(name)
+        empties = kind is not None and (kind.required or kind.type is not ParamType.TEXT or bool(kind.one_of))
+        if text or not empties:
+            given[name] = TypedText(text)
+    return given
 
 
 def pause_end(form: Mapping[str, str], *, zone: str, now: datetime) -> datetime | None:

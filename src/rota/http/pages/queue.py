@@ -92,7 +92,7 @@ def show_queued_run(visit: VisitOf, run: RunName) -> Response:
     view = {
         "run": found.run,
         "path": _path(found.run),
-        "params": param_fields({**found.spec.work.params, **found.run.params}),
+        "params": param_fields(found.spec.work, {**found.spec.work.params, **found.run.params}),
         "frozen": found.run.first_dispatched_at is not None,  # params of a dispatched run never change
     }
     return visit.show("queue_edit.html", view, title=f"Change {found.run.handle}", section="queue")
@@ -102,7 +102,7 @@ def show_queued_run(visit: VisitOf, run: RunName) -> Response:
 def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     """Change the params or the priority of a queued run."""
     found = show_run(visit.ctx.store, run)
-    params = given_params(visit.form, {**found.spec.work.params, **found.run.params})
+    params = given_params(visit.form, found.spec.work, {**found.spec.work.params, **found.run.params})
     written = visit.form.get("priority", "")
     try:
         priority = int(written) if written.strip() else found.run.priority

@@ -143,7 +143,10 @@ class UnscheduleJob(NamedJob):
 class TriggerJob(NamedJob):
     """The job to start."""
 
-    params: dict[str, Any] = Field(default_factory=dict, description="Values for the params that the job declares.")
+    params: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Values for the params that the job declares; `params` of the job is their JSON Schema.",
+    )
 
 
 class ExplainJob(Arguments):

@@ -71,6 +71,7 @@ _JOB = _object(
         "run_once": _FLAG,
         "task": _or_null(_QUOTED),
         "labels": _list(_TEXT),
+        "params": {"type": "object", "description": "The JSON Schema of the params that trigger_job accepts for it."},
         "settings": _object(_SETTINGS),
         "made_by": _TEXT_OR_NULL,
         "yours": _FLAG,

@@ -29,6 +29,7 @@ from rota.operations.tools.arguments import (
 from rota.operations.tools.catalog import Answer
 from rota.operations.tools.context import ToolContext
 from rota.rules.agents import CHECKED_FIRES, shortest_gap
+from rota.rules.params import params_schema
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, coming_fires, next_fires
 from rota.rules.schedule.timezone import zone
@@ -76,6 +77,7 @@ def job_answer(view: JobView, maker: Author, *, task_limit: int = SHORT) -> Answ
         "run_once": job.spec.schedule.run_once,
         "task": None if work is None else quoted(task, f"task of job {job.name}", limit=task_limit),
         "labels": list(job.spec.labels),
+        "params": params_schema(job.spec.work),
         "settings": settings_of(job.spec),
         "made_by": None if made is None else made.by,
         "yours": made is not None and made.by == maker.name,
