@@ -23,6 +23,7 @@ ROWS = {
     "`add_dirs`": lambda kind: _yes(kind.capabilities.add_dirs),
     "`account`": lambda kind: f"`{kind.home}`" if kind.home else "",
     "`after`": lambda kind: _yes(kind.invoke is not None),
+    "[windows of its subscription](subscriptions.md)": lambda kind: _yes(kind.capabilities.windows),
     "cost in dollars": lambda kind: _yes(kind.capabilities.cost),
 }
 

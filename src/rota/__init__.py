@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rota.model.agents import AgentProblem as AgentProblem
     from rota.model.agents import AgentResult as AgentResult
     from rota.model.agents import AgentTask as AgentTask
+    from rota.model.agents import SubscriptionWindow as SubscriptionWindow
     from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
     from rota.model.errors import BudgetExceeded as BudgetExceeded
     from rota.model.errors import IntervalParseError as IntervalParseError
@@ -49,6 +50,7 @@ __all__ = [
     "SchedulerShutdownError",
     "SchedulerStatus",
     "SourceError",
+    "SubscriptionWindow",
     "Tool",
     "TriggerResult",
     "UnknownJob",
@@ -85,6 +87,7 @@ _PLACES = {
     "SchedulerShutdownError": "rota.model.errors",
     "SchedulerStatus": "rota.operations.project.declarations",
     "SourceError": "rota.model.errors",
+    "SubscriptionWindow": "rota.model.agents",
     "Tool": "rota.operations.tools.catalog",
     "TriggerResult": "rota.operations.project.declarations",
     "UnknownJob": "rota.model.errors",

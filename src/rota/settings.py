@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from rota.model.budgets import Account, Price
+from rota.model.budgets import Account, Price, Subscription
 from rota.model.errors import ProjectMissing
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
@@ -67,6 +67,8 @@ class Settings(Struct, frozen=True):
     python: str | None = None
     pools: Mapping[str, int] = field(default_factory=lambda: dict(BUILT_IN_POOLS))
     budgets: Mapping[str, Account] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    """The budgets that keep a part of subscriptions for people."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
     notify: Mapping[str, Target] = field(default_factory=dict)

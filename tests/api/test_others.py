@@ -6,9 +6,12 @@ from functools import partial
 
 import pytest
 
+from rota.model.agents import SubscriptionWindow
 from rota.operations.admin.access import Scope
 from rota.store.tables import notifications
 from tests.api.conftest import BASE, Api
+from tests.faces.test_subscriptions import FILE as KEPT
+from tests.faces.test_subscriptions import report
 
 
 def test_the_queue_is_told_as_by_the_command_line(api: Api) -> None:
@@ -234,3 +237,10 @@ def test_a_run_shows_what_was_told_of_it(api: Api) -> None:
     ]
     assert api.cli("show", "backup:1")["deliveries"] == shown["deliveries"] == api.get("/deliveries")["items"]
     assert "\n  told         ops of cancelled: PENDING\n" in api.project.ok("show", "backup:1")
+
+
+def test_the_api_tells_what_the_command_tells(api: Api) -> None:
+    api.project.applied(KEPT)
+    report(api.project, SubscriptionWindow("five_hour", 0.5))
+    [one] = api.get("/agents")["subscriptions"]
+    assert (one["provider"], one["windows"][0]["used"]) == ("anthropic", 0.5)

@@ -58,7 +58,7 @@ def run(project: Project, *jobs: str, usage: Usage | None = None, end: bool = Tr
 def test_without_budgets_it_says_how_to_declare_one(project: Project) -> None:
     project.applied("jobs: {a: {command: [echo]}}\n")
     assert project.ok("budgets").startswith("no budgets; declare one in rota.yaml")
-    assert project.json("budgets") == {"budgets": []}
+    assert project.json("budgets") == {"budgets": [], "subscriptions": []}
 
 
 def test_apply_tells_what_changes_in_budgets_and_prices(project: Project) -> None:

@@ -1,15 +1,20 @@
 """The page of agents and budgets: costs, accounts, holds, and proposals with exactly what they would do."""
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
 from rota.http.pages.page import LARGEST
+from rota.model.agents import SubscriptionWindow
 from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.operations.admin.access import Scope
 from rota.operations.jobs import show_job
 from tests.faces.test_made_by_agents import FILE
+from tests.faces.test_subscriptions import FILE as KEPT
+from tests.faces.test_subscriptions import report
 from tests.faces.test_tools import DAILY, Tools
 from tests.pages.conftest import Site
 from tests.pages.test_runs import DONE
@@ -129,3 +134,12 @@ def test_an_outcome_without_usage_is_unknown_and_not_nothing(site: Site) -> None
     site.project.ok("trigger", "nightly")
     site.project.carry_out([Outcome(Status.COMPLETED, exit_code=0)])
     assert "last 14 days: ?, ? tokens, 1 run" in site.get("/ui/agents").words
+
+
+def test_the_dashboard_shows_them(site: Site) -> None:
+    site.project.applied(KEPT)
+    reset = site.project.clock.now() + timedelta(hours=2)
+    report(site.project, SubscriptionWindow("five_hour", 0.825, reset), SubscriptionWindow("<b>", 0.1))
+    page = site.get("/ui/agents")
+    for words in ("Subscriptions", "five_hour", "82.5 % used", "claude-window keeps 30 %", "<b>"):
+        assert words in page.words

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from rota.agents import adapter
+from rota.agents.windows import claude_windows
 from rota.model import agents
 
 READING = ("Read", "Grep", "Glob")
@@ -154,6 +155,7 @@ def _figures(events: list[adapter.Event], result: adapter.Event) -> agents.Agent
         turns=turns,
         usd_is_total=True,
         tokens_are_total=bool(result),
+        windows=claude_windows(events),
     )
 
 
@@ -231,6 +233,7 @@ ADAPTER = adapter.Adapter(
         tools_server=True,
         trust=True,
         fork=True,
+        windows=True,
     ),
     probe=agents.Probe(
         version=("claude", "--version"),

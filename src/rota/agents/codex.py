@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.agents import adapter
+from rota.agents.windows import codex_windows
 from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
 
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
@@ -102,6 +104,7 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     items = [adapter.part(event, "item") for event in events if event.get("type") == "item.completed"]
     done, broken = adapter.last_of(events, "turn.completed"), adapter.last_of(events, "turn.failed")
     outcome = _figures(events, items, done=done, turn=turn, task=task)
+    outcome = replace(outcome, windows=codex_windows(turn.limits or {}, ended.ended_at))
     if broken is not None or done is None or ended.exit_code != 0:
         return adapter.failed_end("codex", outcome, ended, text=adapter.text_at(broken, "error.message"))
     worked = any(item.get("type") not in TALK and not _refused(item, task.access) for item in items)
@@ -142,6 +145,8 @@ class CodexTurn(Struct, frozen=True):
     calls: tuple[tuple[str, bool], ...] = ()
     usage: adapter.Event | None = None
     model: str | None = None
+    limits: adapter.Event | None = None
+    """The windows of the subscription as last reported."""
 
 
 def sessions(environ: Mapping[str, str]) -> str:
@@ -157,10 +162,12 @@ def _last_turn(task: AgentTask, session_id: str | None) -> CodexTurn:
     outputs = {adapter.text_at(answer, "call_id"): _output(answer.get("output")) for answer in answers}
     calls = [record for record in records if str(record.get("type")).endswith("_call")]
     used = [record["turn_token_usage"] for record in records if isinstance(record.get("turn_token_usage"), dict)]
+    limits = [record["rate_limits"] for record in records if isinstance(record.get("rate_limits"), dict)]
     return CodexTurn(
         tuple((_tool(call), _denies(outputs.get(adapter.text_at(call, "call_id"), ""), task.access)) for call in calls),
         used[-1] if used else None,
         next((name for record in reversed(records) if (name := adapter.text_at(record, "model"))), None),
+        limits[-1] if limits else None,
     )
 
 
@@ -260,6 +267,7 @@ ADAPTER = adapter.Adapter(
         resume=True,
         tools_server=True,
         trust=True,
+        windows=True,
     ),
     probe=Probe(
         version=("codex", "--version"),

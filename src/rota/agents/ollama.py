@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter, count_at, failed, parse, succeeded, text_at, unknown_options
+from rota.agents.windows import header_windows
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities
 
 PORT = 11434
@@ -42,6 +43,7 @@ async def run(task: AgentTask) -> AgentResult:
             answer = await client.post(url, json=body)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         return failed(blank, f"no answer from {url}: {error or type(error).__name__}", plain=True)
+    blank = replace(blank, windows=header_windows(answer.headers))
     return read_answer(answer.status_code, answer.text, blank=blank)
 
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from msgspec.structs import replace
+
 from rota.agents import adapter
+from rota.agents.windows import header_windows
 from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
 
 AGENT = "build"
@@ -88,6 +91,8 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     if error is not None:
         text = adapter.text_at(error, "error.data.message") or adapter.text_at(error, "error.name")
         status = adapter.count_at(error, "error.data.statusCode")
+        headers = adapter.part(error, "error.data.responseHeaders")
+        outcome = replace(outcome, windows=header_windows(headers))
         return adapter.failed_end("opencode", outcome, ended, text=text, status=status)
     if ended.exit_code != 0 or not steps:
         return adapter.failed_end("opencode", outcome, ended)

@@ -20,7 +20,7 @@ from rota.declare.notifications import write_notify, write_ping, write_target
 from rota.declare.problems import REBOOT
 from rota.declare.work_sources import write_work_source
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
-from rota.model.budgets import MILLION, Account, Exceeded, Price, Unit
+from rota.model.budgets import MILLION, Account, Exceeded, Price, Subscription, Unit
 from rota.model.clock import iso, write_duration
 from rota.model.errors import FileProblems, InvalidValue, NameTaken
 from rota.model.notifications import Target
@@ -62,6 +62,12 @@ def account_keys(account: Account, *, zone: str) -> dict[str, Any]:
     keys |= {"policy": str(account.policy)} if account.policy is not Exceeded.DEFER else {}
     keys |= {"estimate": written(account.estimate, account.unit)} if account.estimate is not None else {}
     return keys | ({"timezone": account.timezone} if account.timezone != zone else {})
+
+
+def subscription_keys(budget: Subscription) -> dict[str, Any]:
+    """Return the keys under which a file keeps a part of a subscription."""
+    provider = {"provider": budget.provider} if budget.provider else {}
+    return {"of": "subscription", **provider, "keep": f"{budget.keep * 100 / MILLION:g}%"}
 
 
 def price_keys(price: Price) -> dict[str, Any]:
@@ -224,6 +230,7 @@ class Top(Struct, frozen=True):
     interpreter: str | None = None
     pools: Mapping[str, int] = field(default_factory=dict)
     budgets: Mapping[str, Account] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
     notify: Mapping[str, Target] = field(default_factory=dict)
     quiet: QuietHours | None = None
@@ -234,6 +241,7 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
     """Return the text of a rota.yaml that declares these jobs and groups."""
     head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
     head["budgets"] = {name: account_keys(account, zone=top.timezone) for name, account in top.budgets.items()}
+    head["budgets"] |= {name: subscription_keys(one) for name, one in top.subscriptions.items()}
     head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
     head["notify"] = {name: write_target(target) for name, target in top.notify.items()}
     lines = [write_comment(note) for note in notes]

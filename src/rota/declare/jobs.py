@@ -134,17 +134,18 @@ def unheard(own: Keys, keys: Keys) -> list[Problem]:
     return [Problem("has no effect without `notify`", "no_effect", at=("finish_by",), hint=hint, looks_at=("notify",))]
 
 
-def name_problems(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Problem]:
+def name_problems(keys: Keys, project: "JobDefaults") -> list[Problem]:
     """Return the accounts that a job or the defaults name and that are not there."""
-    return [] if accounts is None else below("budget", wrong_names(keys.get("budget", {}), accounts))
+    if project.budgets is None:
+        return []
+    wrong = wrong_names(keys.get("budget", {}), project.budgets, subscriptions=project.subscriptions)
+    return below("budget", wrong)
 
 
-def spend_problems(
-    own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
-) -> list[Problem]:
+def spend_problems(own: Keys, keys: Keys, project: "JobDefaults", *, limited: bool = False) -> list[Problem]:
     """Return what is wrong with the accounts of a job and with what it says that a run costs."""
-    names = list(keys.get("budget", {}).values())
-    problems = name_problems(own, accounts)
+    names, accounts = list(keys.get("budget", {}).values()), project.budgets
+    problems = name_problems(own, project)
     if accounts is None or problems or not names:
         return problems
     refused = wrong_estimates(own["estimate"], names, accounts) if "estimate" in own else []
@@ -209,6 +210,8 @@ class JobDefaults(Struct, frozen=True):
     pools: Mapping[str, int] | None = None
     """The capacities of the pools; None: not known, as they cannot be read."""
     budgets: Mapping[str, Account] | None = None
+    subscriptions: frozenset[str] = frozenset()
+    """The budgets that apply without being named."""
     """The accounts; None: not known, as they cannot be read."""
     agents: Mapping[str, Agent | None] = field(default_factory=dict)
     """The configured agents by name; None for one that has problems of its own."""
@@ -343,7 +346,7 @@ def build_job(name: str, own: Keys, project: JobDefaults) -> tuple[JobSpec | Non
         keys, named = one_of_each(keys)
         keys, _ = one_of_each(over_agent(own, keys, project.agents))
     limited = shape.work is Kind.AGENT and agent_limit(keys, project.agents) is not None
-    problems += spend_problems(own, keys, project.budgets, limited=limited)
+    problems += spend_problems(own, keys, project, limited=limited)
     problems += resolve_times(keys, project) + unheard(own, keys)
     spec = spec_of(name, keys, project=project, shape=shape)
     if shape.work is Kind.AGENT:

@@ -484,7 +484,12 @@ PROJECT = Map(
         ),
         Key("python", types.text, "The Python interpreter for `imports` and functions, relative to the project."),
         Key("pools", types.capacities, "Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."),
-        Key("budgets", types.budgets, "Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}."),
+        Key(
+            "budgets",
+            types.budgets,
+            "Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}; "
+            "or what is kept of a subscription: {claude-window: {of: subscription, keep: 30%}}.",
+        ),
         Key(
             "prices",
             types.prices,

@@ -1,5 +1,6 @@
 """Pools, retries and budgets in a file."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
@@ -13,7 +14,9 @@ from rota.declare.problems import (
     Reader,
     choice,
     map_of,
+    matching,
     name_of,
+    not_among,
     read_duration,
     read_grace,
     read_jitter,
@@ -23,10 +26,11 @@ from rota.declare.problems import (
     wrong_type,
 )
 from rota.declare.readers import one_of, read_keys
-from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit
+from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Subscription, Unit
 from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry, Spend
 from rota.rules.budgets import say_amount
+from rota.rules.subscriptions import concerns, subscription_of
 
 WrittenDraws = Mapping[KeyPath, Draw]
 """The draws of a job, by their place in its value."""
@@ -231,6 +235,57 @@ def amount_of(number: Decimal, unit: Unit) -> int:
 _FINEST = {True: "the smallest amount is a millionth of a dollar", False: "write a whole number"}
 
 
+class WrittenSubscription(Struct, frozen=True):
+    """A budget of a subscription as it is written, without its name."""
+
+    keep: int
+    provider: str = ""
+
+    def named(self, name: str) -> Subscription:
+        """Return the budget under its name."""
+        return Subscription(name, self.keep, self.provider)
+
+
+SUBSCRIPTION_HINT = "write `{of: subscription, keep: 30%}`, with `provider: anthropic` for one provider"
+_KEEP = "write a part from 1% to 99%, such as `keep: 30%`"
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) ?%", re.ASCII)
+_read_provider = matching(
+    re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)?", re.ASCII),
+    "a provider",
+    hint="write anthropic, or anthropic/work for one account",
+)
+
+
+def _read_of(value: Any) -> str:
+    if value != "subscription":
+        raise not_among(value, ("subscription",))
+    return str(value)
+
+
+def _read_keep(value: Any) -> int:
+    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if percent is None:
+        raise wrong_type(value, "a percentage", hint=_KEEP)
+    keep = round(float(percent[1]) * MILLION / 100)
+    if not MILLION // 100 <= keep <= MILLION - MILLION // 100:
+        raise BadValue(f"{shown(value)} is not between 1% and 99%", code="out_of_range", hint=_KEEP)
+    return keep
+
+
+_SUBSCRIPTION: Mapping[str, Reader] = {"of": _read_of, "provider": _read_provider, "keep": _read_keep}
+
+
+def read_budget(value: Any) -> WrittenAccount | WrittenSubscription:
+    """Return an entry of `budgets`: an account, or the part of a subscription that is kept for people."""
+    if not isinstance(value, Mapping) or "of" not in value:
+        return read_account(value)
+    with ProblemList() as problems:
+        found = read_keys(value, _SUBSCRIPTION, problems=problems, hint=SUBSCRIPTION_HINT)
+        if "keep" not in value and not problems.mistyped:
+            problems.add(Problem("has no `keep`", "missing_value", hint=_KEEP))
+    return WrittenSubscription(found["keep"], found.get("provider", ""))
+
+
 def read_account(value: Any) -> WrittenAccount:
     """Return an account: a limit of one unit per window, and the policy for runs beyond it."""
     with ProblemList() as problems:
@@ -337,11 +392,16 @@ def read_estimates(value: Any) -> dict[str, Decimal]:
     return found
 
 
-def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[Problem]:
-    """Return the accounts that are not there."""
+def wrong_names(
+    names: WrittenNames, accounts: Collection[str], *, subscriptions: Collection[str] = ()
+) -> list[Problem]:
+    """Return the accounts that are not there, and budgets of subscriptions, which apply without being named."""
     problems = []
     for path, name in names.items():
-        if name not in accounts:
+        if name in subscriptions:
+            hint = "remove it: it applies to every agent of its provider"
+            problems.append(Problem(f"{shown(name)} is no account", "no_effect", at=path, hint=hint))
+        elif name not in accounts:
             hint = did_you_mean(name, accounts, f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`")
             problems.append(Problem(f"no account is named {shown(name)}", "budget_missing", at=path, hint=hint))
     return problems
@@ -406,6 +466,17 @@ def counting_notes(specs: Sequence[JobSpec]) -> list[str]:
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     counts = "counts" if len(names) == 1 else "count"
     return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, sets the number"]
+
+
+def unused_subscriptions(budgets: Mapping[str, Subscription], specs: Sequence[JobSpec]) -> list[str]:
+    """Return the notes about budgets of subscriptions that no agent of a job uses."""
+    works = [spec.work.agent for spec in specs if spec.work.agent is not None]
+    providers = {subscription_of(one.provider) for work in works for one in (work.choices or (work,))}
+    return [
+        f"budgets.{name}: no job has an agent of {budget.provider or 'a provider'}"
+        for name, budget in budgets.items()
+        if not any(concerns(budget, provider) for provider in providers)
+    ]
 
 
 def _uncounted(spec: JobSpec) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import fields, replace
 
 from rota.model.agents import provider_of
 from rota.model.amounts import say_money
-from rota.model.budgets import Account, Price
+from rota.model.budgets import Account, Price, Subscription
 from rota.model.clock import iso, write_duration
 from rota.model.errors import NameTaken
 from rota.model.notifications import Target
@@ -37,6 +37,7 @@ from rota.model.spec import (
 from rota.rules.budgets import say_account, say_spend
 from rota.rules.params import declared_params
 from rota.rules.schedule.blackouts import say_quiet
+from rota.rules.subscriptions import say_subscription
 from rota.settings import BUILT_IN_POOLS, Settings
 from rota.text.runs import say_target
 
@@ -248,6 +249,7 @@ class StoredSettings(Struct, frozen=True):
     pools: Mapping[str, int] = field(default_factory=dict)
     aging: timedelta | None = None
     budgets: Mapping[str, Account] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
     agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
     notify: Mapping[str, Target] = field(default_factory=dict)
@@ -259,6 +261,7 @@ def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[st
     if settings.scheduler.aging != stored.aging:
         found.append(f"aging {_aging(stored.aging)} -> {_aging(settings.scheduler.aging)}")
     found += _named("budget", settings.budgets, stored.budgets, say=say_account)
+    found += _named("budget", settings.subscriptions, stored.subscriptions, say=say_subscription)
     found += _named("price", settings.prices, stored.prices, say=_price)
     found += _named("target", settings.notify, stored.notify, say=say_target)
     return (*found, *_policy_differences(settings.agent_policy, stored.agent_policy))

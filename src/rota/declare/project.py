@@ -18,7 +18,7 @@ from rota.declare.calendar import Calendars
 from rota.declare.chats import unknown_commands
 from rota.declare.function_agents import with_registered
 from rota.declare.include import Included, find_included, join_parts, patterns_of
-from rota.declare.limits import counting_notes
+from rota.declare.limits import counting_notes, unused_subscriptions
 from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
@@ -270,8 +270,9 @@ def read_project(
         raise FileProblems(problems)
     files = entries.notes_on_files([one.path, *(found.path for found in whole.included)])
     none = () if whole.jobs or whole.left_out else (entries.NO_JOBS,)
+    settings = with_shared(main.settings, whole.shared)
     return Declared(
-        settings=_with_agents(with_shared(main.settings, whole.shared), whole.jobs),
+        settings=_with_agents(settings, whole.jobs),
         jobs=whole.jobs,
         notes=(
             *none,
@@ -279,6 +280,7 @@ def read_project(
             *whole.notes,
             *entries.notes_on(whole.jobs, now=now, environ=environment),
             *counting_notes(whole.jobs),
+            *unused_subscriptions(settings.subscriptions, whole.jobs),
         ),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
         included=whole.included,

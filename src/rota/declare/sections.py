@@ -13,14 +13,14 @@ from rota.declare import jobs
 from rota.declare.applicability import Keys
 from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
 from rota.declare.keys import DEFAULTS, PROJECT, read_map
-from rota.declare.limits import WrittenAccount, spends_of
+from rota.declare.limits import WrittenAccount, WrittenSubscription, spends_of
 from rota.declare.merge import Host, Shared
 from rota.declare.problems import shown
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.types import PollGroup
 from rota.declare.yaml import Document
-from rota.model.budgets import Account, Unit
+from rota.model.budgets import Account, Subscription, Unit
 from rota.model.errors import KeyPath, Problem, RotaError
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
@@ -88,7 +88,7 @@ def read_settings(
     zone = named_zone(sections.get("timezone", "UTC"), origin, findings=findings, key=("timezone",))
     own = {
         "pools": sections.get("pools", {}),
-        "budgets": _accounts(sections.get("budgets", {}), origin, findings=findings, zone=zone),
+        "budgets": _budgets(sections.get("budgets", {}), origin, findings=findings, zone=zone),
         "prices": sections.get("prices", {}),
         "notify": _targets(sections.get("notify", {}), origin),
     }
@@ -99,8 +99,15 @@ def read_settings(
 
 def with_shared(settings: Settings, shared: Shared) -> Settings:
     """Return the settings with the sections that all projects have in common."""
-    pools = {**BUILT_IN_POOLS, **shared["pools"]}
-    return replace(settings, pools=pools, budgets=shared["budgets"], prices=shared["prices"], notify=shared["notify"])
+    pools, written = {**BUILT_IN_POOLS, **shared["pools"]}, shared["budgets"]
+    return replace(
+        settings,
+        pools=pools,
+        budgets={name: one for name, one in written.items() if isinstance(one, Account)},
+        subscriptions={name: one for name, one in written.items() if isinstance(one, Subscription)},
+        prices=shared["prices"],
+        notify=shared["notify"],
+    )
 
 
 def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPath, otherwise: str = "UTC") -> str:
@@ -133,14 +140,17 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
     )
 
 
-def _accounts(
-    written: Mapping[str, WrittenAccount], origin: FileOrigin, *, findings: Findings, zone: str
-) -> dict[str, Account]:
-    zones = {
-        name: named_zone(one.timezone or zone, origin, findings=findings, key=("budgets", name, "timezone"))
-        for name, one in written.items()
-    }
-    return {name: one.account(name, zones[name]) for name, one in written.items()}
+def _budgets(
+    written: Mapping[str, WrittenAccount | WrittenSubscription], origin: FileOrigin, *, findings: Findings, zone: str
+) -> dict[str, Account | Subscription]:
+    found: dict[str, Account | Subscription] = {}
+    for name, one in written.items():
+        if isinstance(one, WrittenSubscription):
+            found[name] = one.named(name)
+            continue
+        named = named_zone(one.timezone or zone, origin, findings=findings, key=("budgets", name, "timezone"))
+        found[name] = one.account(name, named)
+    return found
 
 
 def _targets(written: Mapping[str, Target], origin: FileOrigin) -> dict[str, Target]:
@@ -176,6 +186,7 @@ def read_job_defaults(
         retention=settings.retention,
         pools=None if findings.told(("pools",)) else settings.pools,
         budgets=None if findings.told(("budgets",)) else settings.budgets,
+        subscriptions=frozenset(settings.subscriptions),
         targets=None if findings.told(("notify",)) else settings.notify,
         calendars=calendars,
         included=origin.host is not None,
@@ -189,7 +200,7 @@ def _defaults(written: Any, project: jobs.JobDefaults, *, findings: Findings) ->
     keys, unreadable = read_map(DEFAULTS, written)
     keys, twice = jobs.one_spelling(keys)
     problems = [*unreadable, *jobs.except_problems(keys, project.calendars), *twice]
-    problems += jobs.draw_problems(keys, project.pools) + jobs.name_problems(keys, project.budgets)
+    problems += jobs.draw_problems(keys, project.pools) + jobs.name_problems(keys, project)
     findings.tell(("defaults",), problems + jobs.target_problems(keys, project.targets))
     return keys
 
@@ -228,7 +239,7 @@ def poll_job(keys: Mapping[str, Any], project: jobs.JobDefaults) -> tuple[JobSpe
         problems.append(
             Problem("has no effect without `url`", "no_effect", at=("headers",), hint=hint, looks_at=("url",))
         )
-    problems += jobs.name_problems(keys, project.budgets) or _uncountable(keys, project.budgets or {})
+    problems += jobs.name_problems(keys, project) or _uncountable(keys, project.budgets or {})
     return (None, problems) if problems else (_spec(keys, project), [])
 
 

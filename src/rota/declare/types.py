@@ -569,11 +569,20 @@ _PRICE = {
     "additionalProperties": False,
 }
 account_name = Value(limits.read_name, POOL)
-account = Value(limits.read_account, _ACCOUNT)
 price = Value(limits.read_price, _PRICE)
+_SUBSCRIPTION = {
+    "type": "object",
+    "properties": {
+        "of": {"const": "subscription"},
+        "provider": {"type": "string", "pattern": r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?$"},
+        "keep": {"type": "string", "pattern": r"^\s*[0-9]{1,2}(\.[0-9]{1,2})? ?%\s*$"},
+    },
+    "required": ["of", "keep"],
+    "additionalProperties": False,
+}
 budgets = Value(
-    problems.map_of(account_name.read, account.read),
-    {"type": "object", "propertyNames": POOL, "additionalProperties": _ACCOUNT},
+    problems.map_of(account_name.read, limits.read_budget),
+    {"type": "object", "propertyNames": POOL, "additionalProperties": {"anyOf": [_ACCOUNT, _SUBSCRIPTION]}},
 )
 prices = Value(problems.map_of(text.read, price.read), {"type": "object", "additionalProperties": _PRICE})
 accounts = Value(limits.read_names, {"anyOf": [POOL, {"type": "array", "items": POOL}]})

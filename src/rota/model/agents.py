@@ -142,6 +142,8 @@ class Capabilities(Struct, frozen=True):
     """Whether it can work in further folders."""
     fork: bool = False
     """Whether it can go on in a copy of a session."""
+    windows: bool = False
+    """Whether it reports how full the windows of its subscription are."""
 
 
 class AgentTask(Struct, frozen=True):
@@ -186,6 +188,14 @@ class AgentTask(Struct, frozen=True):
     cancelled: Callable[[], bool] = lambda: False
 
 
+class SubscriptionWindow(Struct, frozen=True):
+    """A window of a subscription, as a program reports it: the used part from 0 to 1, and the reset."""
+
+    name: str
+    used: float | None = None
+    resets_at: datetime | None = None
+
+
 class AgentResult(Struct, frozen=True):
     """The result of an agent. Unknown figures are None, never 0."""
 
@@ -209,6 +219,8 @@ class AgentResult(Struct, frozen=True):
     """The part of `tokens_in` from the provider's cache."""
     session_full: bool = False
     """Whether the session has no room for another prompt, so that later runs would fail too."""
+    windows: tuple[SubscriptionWindow, ...] = ()
+    """The windows of the subscription that the program reported."""
 
 
 class AgentInvocation(Struct, frozen=True):

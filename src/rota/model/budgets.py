@@ -48,6 +48,27 @@ class Account(Struct, frozen=True):
     estimate: int | None = None
 
 
+class Subscription(Struct, frozen=True):
+    """A budget that leaves the part `keep` of each window of a subscription to people, in millionths.
+
+    `provider`: that of the runs, with an account or without; empty for all.
+    """
+
+    name: str
+    keep: int
+    provider: str = ""
+
+
+class StoredWindow(Struct, frozen=True):
+    """A window of a provider's subscription as last reported; `used` in millionths, None if only the reset is known."""
+
+    provider: str
+    name: str
+    used: int | None
+    resets_at: datetime | None
+    at: datetime
+
+
 class Window(Struct, frozen=True):
     """A period of the calendar: since ≤ instant < until."""
 

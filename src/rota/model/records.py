@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from msgspec import Struct, field
 
-from rota.model.agents import AgentSession, WorkItem, WorkReport, WorkRequest
+from rota.model.agents import AgentSession, SubscriptionWindow, WorkItem, WorkReport, WorkRequest
 from rota.model.budgets import Usage
 from rota.model.proposals import Provenance
 from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure, WorkSource
@@ -248,6 +248,8 @@ class Outcome(Struct, frozen=True):
     """The agent that did the work, of a list."""
     resets_at: datetime | None = None
     """The stated end of a rate limit."""
+    windows: tuple[SubscriptionWindow, ...] = ()
+    """The windows of its subscription that an agent reported."""
     poll: Mapping[str, Any] | None = None
     """The data of a poll."""
     suggested: float | None = None

@@ -21,11 +21,13 @@ from rota.model.errors import FileProblems, RotaError, UnknownAgent, nearest
 from rota.model.records import Job, Run
 from rota.model.serialize import run_json
 from rota.model.spec import AgentChoice, AgentWork, JobSpec
+from rota.operations.budgets import SubscriptionView, subscription_json, subscription_views
 from rota.operations.capacity import HoldView, hold_json, hold_views
 from rota.operations.project.load import is_trusted, load_project
 from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import asks
 from rota.operations.status.heartbeat import heartbeat
+from rota.rules.subscriptions import subscription_of
 from rota.runners.environment import inherited, login_environment
 from rota.settings import account_folder
 from rota.store.driver import Database, Store
@@ -105,6 +107,8 @@ class AgentsView(Struct, frozen=True):
 
     agents: tuple[AgentView, ...]
     problem: str | None = None
+    subscriptions: tuple[SubscriptionView, ...] = ()
+    """The subscriptions of agents that report them, and all that were reported."""
 
 
 def look_at_agents(
@@ -138,7 +142,23 @@ def look_at_agents(
     ]
     if store is not None:
         views = store.read(partial(_standing, views=views))
-    return AgentsView(tuple(views), problem)
+    return AgentsView(tuple(views), problem, _subscriptions(store, agents, now=now))
+
+
+def _subscriptions(store: Store | None, agents: Sequence[NamedAgent], *, now: datetime) -> tuple[SubscriptionView, ...]:
+    """Return the subscriptions of these agents; `not told` is said of programs that report them."""
+    if store is None:
+        return ()
+    telling = {
+        name
+        for agent in agents
+        if agent.kind is not None and agent.kind.capabilities.windows
+        for name in agent.providers
+        if name
+    }
+    mine = {subscription_of(name) for agent in agents for name in agent.providers}
+    found = store.read(partial(subscription_views, now=now, providers=telling))
+    return tuple(one for one in found if one.provider in mine)
 
 
 def known_agents(
@@ -308,7 +328,11 @@ def _last(db: Database, of: Iterable[Job]) -> Run | None:
 
 def agents_json(view: AgentsView) -> dict[str, Any]:
     """Return the agents as JSON."""
-    return {"agents": [_agent_json(agent) for agent in view.agents], "problem": view.problem}
+    return {
+        "agents": [_agent_json(agent) for agent in view.agents],
+        "subscriptions": [subscription_json(one) for one in view.subscriptions],
+        "problem": view.problem,
+    }
 
 
 def _certified(view: AgentView) -> bool | None:

@@ -1,6 +1,6 @@
 """Budgets, usage and costs of agents as users see them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -11,16 +11,17 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from rota.engine.transactions.budgets import charges, current_window
-from rota.model.budgets import Account, Window
+from rota.model.budgets import MILLION, Account, StoredWindow, Subscription, Window
 from rota.model.clock import iso
 from rota.model.errors import UnknownAccount, nearest
 from rota.model.records import Job
-from rota.model.serialize import to_shape
+from rota.model.serialize import iso_or_none, to_shape
 from rota.model.spec import JobSpec, Spend
 from rota.operations.jobs import find_job
 from rota.operations.project.locate import in_scope
 from rota.rules.budgets import Basis, Charge, Forecast, estimate_of, forecast, say_amount, window_before
 from rota.rules.schedule.timezone import zone
+from rota.rules.subscriptions import concerns, full_windows, is_reset, say_part, say_subscription, subscription_of
 from rota.settings import Settings
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs
@@ -94,6 +95,97 @@ def account_views(db: Database, *, now: datetime) -> list[AccountView]:
 def show_account(store: Store, name: str, *, now: datetime) -> AccountHistory:
     """Return one account with its last windows; UnknownAccount names the nearest."""
     return store.read(partial(_history, name=name, now=now))
+
+
+class SubscriptionView(Struct, frozen=True):
+    """A subscription: its windows as last reported, and the budgets that keep a part of them."""
+
+    provider: str
+    windows: tuple[StoredWindow, ...] = ()
+    budgets: tuple[Subscription, ...] = ()
+    closed_until: datetime | None = None
+    """The end of the wait of its runs; None: they may start."""
+    waiting: int = 0
+
+
+def list_subscriptions(store: Store, *, now: datetime) -> list[SubscriptionView]:
+    """Return the subscriptions that were reported, or of which budgets keep a part."""
+    return store.read(partial(subscription_views, now=now))
+
+
+def subscription_views(db: Database, *, now: datetime, providers: Collection[str] = ()) -> list[SubscriptionView]:
+    """Return the subscriptions of these providers, those that were reported, and those that budgets name."""
+    windows, kept = budgets.subscription_windows(db), list(budgets.subscriptions(db).values())
+    names = {subscription_of(one) for one in providers} | {one.provider for one in windows}
+    names |= {one.provider for one in kept if one.provider and not any(concerns(one, name) for name in names)}
+    return [_subscription(db, name, windows, kept, now=now) for name in sorted(names)]
+
+
+def _subscription(
+    db: Database, name: str, windows: Sequence[StoredWindow], kept: Sequence[Subscription], *, now: datetime
+) -> SubscriptionView:
+    full = full_windows(kept, windows, provider=name, model=None, now=now)
+    return SubscriptionView(
+        name,
+        tuple(one for one in windows if one.provider == name),
+        tuple(one for one in kept if concerns(one, name)),
+        max((one.resets_at for one in full), default=None),
+        len(budgets.waiting_for_subscription(db, name, limit=WAITING_COUNTED)),
+    )
+
+
+def windows_words(view: SubscriptionView, tz: str, *, now: datetime) -> str:
+    """Return how full the windows of a subscription are and when they reset; `not told` without a report."""
+    return "; ".join(_window_words(one, tz, now=now) for one in view.windows) or "not told"
+
+
+def _window_words(window: StoredWindow, tz: str, *, now: datetime) -> str:
+    if window.resets_at is not None and is_reset(window, now):
+        return f"{window.name} not told since its reset {from_now(window.resets_at, now)}"
+    at = window.resets_at
+    resets = "" if at is None else f", resets {day_time(at, tz, now=now)} ({from_now(at, now)})"
+    used = "not told" if window.used is None else f"{say_part(window.used)} used"
+    return f"{window.name} {used}{resets}"
+
+
+def kept_words(view: SubscriptionView, tz: str, *, now: datetime) -> list[str]:
+    """Return what budgets keep of a subscription, and until when runs wait for it."""
+    lines = [f"{one.name} {say_subscription(one)}" for one in view.budgets]
+    if view.closed_until is not None:
+        until = f"{day_time(view.closed_until, tz, now=now)} ({from_now(view.closed_until, now)})"
+        waits = f"; {view.waiting:,} waiting" if view.waiting else ""
+        lines.append(f"runs of {view.provider} wait until {until}{waits}")
+    return lines
+
+
+class SubscriptionJson(TypedDict):
+    """A subscription, as `rota agents --json` and `rota budgets --json`; parts from 0 to 1."""
+
+    provider: str
+    windows: list[dict[str, Any]]
+    budgets: list[dict[str, Any]]
+    closed_until: str | None
+    waiting: int
+
+
+def subscription_json(view: SubscriptionView) -> SubscriptionJson:
+    """Return a subscription as JSON."""
+    windows = [
+        {
+            "name": one.name,
+            "used": None if one.used is None else one.used / MILLION,
+            "resets_at": iso_or_none(one.resets_at),
+            "told_at": iso(one.at),
+        }
+        for one in view.windows
+    ]
+    return {
+        "provider": view.provider,
+        "windows": windows,
+        "budgets": [{"name": one.name, "keep": one.keep / MILLION} for one in view.budgets],
+        "closed_until": iso_or_none(view.closed_until),
+        "waiting": view.waiting,
+    }
 
 
 def _view(db: Database, stored: budgets.Stored, *, now: datetime) -> AccountView:

@@ -132,6 +132,7 @@ def agent_outcome(
         session=session_after(result, resumed) if resumes else None,
         denied_tools=result.denied_tools,
         resets_at=result.resets_at,
+        windows=result.windows,
     )
     if ended.reason in DECIDED:
         return outcome

@@ -14,7 +14,15 @@ from typing import Any, NoReturn
 from msgspec.structs import asdict, replace
 
 from rota.agents.registry import adapter
-from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, AgentTask, ProcessEnd
+from rota.model.agents import (
+    Access,
+    AgentProblem,
+    AgentResult,
+    AgentSession,
+    AgentTask,
+    ProcessEnd,
+    SubscriptionWindow,
+)
 from rota.model.errors import InvalidValue
 from rota.model.records import SUMMARY_LIMIT, bounded_result, cut
 from rota.rules.agents import own_figures
@@ -261,6 +269,7 @@ def judge_result(value: Any) -> AgentResult:
         denied_tools=_names(value.denied_tools),
         problem=_problem(value.problem),
         resets_at=_instant(value.resets_at),
+        windows=_windows(value.windows),
     )
 
 
@@ -292,6 +301,24 @@ def _instant(at: Any) -> datetime | None:
     if not isinstance(at, datetime | None):
         raise _wrong("resets_at", at, "a datetime")
     return at.astimezone() if at is not None and at.tzinfo is None else at
+
+
+WINDOW_NAME = 100
+WINDOWS = "a tuple of rota.SubscriptionWindow, each with a name and a part from 0 to 1"
+
+
+def _windows(windows: Any) -> tuple[SubscriptionWindow, ...]:
+    if not isinstance(windows, tuple | list) or not all(isinstance(one, SubscriptionWindow) for one in windows):
+        raise _wrong("windows", windows, WINDOWS)
+    for one in windows:
+        number = isinstance(one.used, int | float) and not isinstance(one.used, bool)
+        if one.used is not None and not (number and 0 <= one.used <= 1):
+            raise _wrong("windows", one.used, WINDOWS)
+        if not isinstance(one.name, str) or not one.name:
+            raise _wrong("windows", one.name, WINDOWS)
+    return tuple(
+        replace(one, name=storable(one.name)[:WINDOW_NAME], resets_at=_instant(one.resets_at)) for one in windows
+    )
 
 
 def _wrong(name: str, value: Any, wanted: str) -> InvalidValue:

@@ -188,4 +188,4 @@ def _apply_noted(db: Database, *, declared: Declared, files: Mapping[str, str], 
 def _fixed_at_start(settings: Settings) -> Settings:
     """Return the settings without those that are stored and take effect at once: pools, budgets, aging."""
     scheduler = replace(settings.scheduler, aging=None)
-    return replace(settings, pools={}, budgets={}, prices={}, notify={}, scheduler=scheduler)
+    return replace(settings, pools={}, budgets={}, subscriptions={}, prices={}, notify={}, scheduler=scheduler)

@@ -17,6 +17,7 @@ from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.budgets import say_estimated, say_gate, say_usage
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.plan import past_when_created
+from rota.rules.subscriptions import say_decision
 from rota.text import jobs
 from rota.text.ansi import plain
 from rota.text.format import briefly, clock_time, day_time, from_now, full_time, in_zone, say_why
@@ -310,11 +311,15 @@ def _conditions(facts: Facts) -> str:
 
 def _budget(facts: Facts) -> str | None:
     run = facts.run
+    windows = run.decisions.get("subscription")
+    told = say_decision(windows) if windows else None
     if not facts.spec.budgets:
-        return None
+        return told
     gate = run.decisions.get("budget")
     if gate:
-        return say_gate(gate)
+        return "; ".join(part for part in (told, say_gate(gate)) if part)
+    if told and windows and windows.get("verdict") == "wait":
+        return told
     names = ", ".join(spend.account for spend in facts.spec.budgets)
     return f"{names}: not checked{'' if run.status.final else ' yet'}"
 
@@ -357,6 +362,10 @@ def _waits(facts: Facts, now: datetime) -> str:
         ends = f", abandoned {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
         return f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}"
     if run.waiting_for is WaitingFor.BUDGET:
+        windows = run.decisions.get("subscription") or {}
+        if windows.get("verdict") == "wait":
+            resets = f"it resets {_when(run.not_before, facts.tz, now)}"
+            return f"for its subscription: {say_decision(windows)}; {resets}   rota agents{_held(facts)}"
         opens = f"the next window opens {_when(run.not_before, facts.tz, now)}"
         return f"for room in its budget; {opens}   rota budgets{_held(facts)}"
     if run.waiting_for is WaitingFor.POLL:

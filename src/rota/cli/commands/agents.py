@@ -74,11 +74,21 @@ def _list(invocation: Invocation) -> None:
     print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
     for one in view.agents:
         _tell_remedy(one)
+    _tell_subscriptions(view, zone, now=invocation.now())
 
 
 def _tell_problem(view: "AgentsView") -> None:
     if view.problem:
         click.echo(f"{view.problem}   rota check", err=True)
+
+
+def _tell_subscriptions(view: "AgentsView", zone: str, *, now: datetime) -> None:
+    from rota.operations.budgets import kept_words, windows_words
+
+    for one in view.subscriptions:
+        click.echo(f"windows of {plain(one.provider)}: {plain(windows_words(one, zone, now=now))}")
+        for line in kept_words(one, zone, now=now):
+            click.echo(plain(line))
 
 
 def _tell_remedy(view: "AgentView") -> None:
@@ -171,6 +181,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
         click.echo(NONE)
     for one in view.agents:
         _tell_whole(one, zone, now=invocation.now())
+    _tell_subscriptions(view, zone, now=invocation.now())
     for provider in released:
         click.echo(f"provider {provider} is released")
     return code

@@ -13,10 +13,11 @@ from rota.cli.output import Cell, Column, Row, print_pairs, print_table
 from rota.model.amounts import say_money
 from rota.model.clock import say_duration
 from rota.rules.budgets import say_account, say_amount, say_this, say_used, say_window
+from rota.text.ansi import plain
 from rota.text.format import full_time, read_instant, whole_seconds
 
 if TYPE_CHECKING:
-    from rota.operations.budgets import AccountHistory, AccountView, UsageView
+    from rota.operations.budgets import AccountHistory, AccountView, SubscriptionView, UsageView
     from rota.store.tables.budgets import Amount, Used
 
 
@@ -119,26 +120,55 @@ BAR = 12
 @click.pass_obj
 def budgets_command(invocation: Invocation, *, account: str | None) -> None:
     """Show budget accounts: used, reserved, left, reopening, forecast, waiting runs; or one with its history."""
-    from rota.operations.budgets import account_json, history_json, list_accounts, show_account
+    from rota.operations.budgets import (
+        account_json,
+        history_json,
+        list_accounts,
+        list_subscriptions,
+        show_account,
+        subscription_json,
+    )
+    from rota.operations.jobs import project_timezone
 
     now = invocation.now()
     with invocation.store() as (_, store):
+        subscriptions, zone = list_subscriptions(store, now=now), project_timezone(store)
+        kept = [view for view in subscriptions if account in [one.name for one in view.budgets]]
+        if kept:
+            if invocation.as_json:
+                print_json({"subscriptions": [subscription_json(view) for view in kept]})
+            else:
+                _show_subscriptions(kept, zone, now=now)
+            return
         if account is not None:
             found = show_account(store, account, now=now)
             print_json(history_json(found)) if invocation.as_json else _show_one(found, now=now)
             return
         views = list_accounts(store, now=now)
     if invocation.as_json:
-        print_json({"budgets": [account_json(view) for view in views]})
-    elif not views:
+        told = [subscription_json(view) for view in subscriptions]
+        print_json({"budgets": [account_json(view) for view in views], "subscriptions": told})
+    elif not views and not subscriptions:
         click.echo("no budgets; declare one in rota.yaml: `budgets: {claude-day: {usd: 10, per: day}}`")
     else:
         _show_all(views, now=now)
+        _show_subscriptions(subscriptions, zone, now=now)
+
+
+def _show_subscriptions(views: "list[SubscriptionView]", zone: str, *, now: datetime) -> None:
+    from rota.operations.budgets import kept_words, windows_words
+
+    for view in views:
+        click.echo(f"windows of {plain(view.provider)}: {plain(windows_words(view, zone, now=now))}")
+        for line in kept_words(view, zone, now=now):
+            click.echo(plain(line))
 
 
 def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
     from rota.operations.budgets import forecast_words, reopens_words
 
+    if not views:
+        return
     titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
     columns = [Column(title, flexible=title == "REOPENS") for title in titles]
     rows: list[Row] = [

@@ -23,7 +23,7 @@ from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.processes import run_facts
 from rota.engine.transactions import agents
 from rota.engine.transactions import questions as questions_transactions
-from rota.engine.transactions.budgets import charges, refuse_exceeded, reserve
+from rota.engine.transactions.budgets import charges, full, pass_windows, refuse_exceeded, reserve
 from rota.engine.transactions.claim import Claimed, ClaimOwner, start
 from rota.engine.transactions.direct_calls import give_up, put_back
 from rota.engine.transactions.finish import Finished, end_run
@@ -44,7 +44,7 @@ from rota.rules.prompts import has_placeholders
 from rota.runners.output import folder_of, read_from
 from rota.settings import Settings
 from rota.store.driver import Database, Store
-from rota.store.tables import chats, questions, queue, run_queries, runs, work_items
+from rota.store.tables import budgets, chats, questions, queue, run_queries, runs, work_items
 from rota.store.tables.direct_calls import Direct
 from rota.store.tables.run_queries import Shared
 from rota.text.jobs import workspace_of
@@ -608,7 +608,8 @@ class Executor:
         return None
 
     async def _pass_budgets(self, claimed: Claimed) -> bool:
-        if not claimed.spec.budgets:
+        kept = claimed.spec.work.agent is not None and bool(self._store.read(budgets.subscriptions))
+        if not claimed.spec.budgets and not kept:
             return True
         admission = await self._store.submit(partial(self._reserve, claimed=claimed))
         if isinstance(admission, Defer):
@@ -630,8 +631,15 @@ class Executor:
 
     def _reserve(self, db: Database, *, claimed: Claimed) -> Admission:
         run, spec, now = claimed.run, claimed.spec, self._clock.now()
+        agent = spec.work.agent
         if claimed.call is not None:  # its caller waits: refuse now instead of in the next window
             refuse_exceeded(db, spec, job_id=run.job_id, now=now)
+        elif agent is not None:
+            admission = pass_windows(db, run.id, agent, now=now)
+            if not isinstance(admission, Admit):
+                return admission
+        if not spec.budgets:
+            return Admit()
         return reserve(db, run.id, spec, job_id=run.job_id, epoch=self._holder.epoch, now=now)
 
     async def _ask_conditions(self, claimed: Claimed) -> list[ConditionResult]:
@@ -818,6 +826,7 @@ def no_agents_running(db: Database, claimed: Claimed) -> bool:
 
 
 def budget_left(db: Database, claimed: Claimed, *, clock: Clock) -> bool:
-    """Return whether all accounts of the job have room for what a run of it is expected to cost."""
+    """Return whether all accounts of the job, and the windows of its agent, have room for a run of it."""
     found = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
-    return all(charge.fits for charge in found)
+    agent = claimed.spec.work.agent
+    return all(charge.fits for charge in found) and not (agent is not None and full(db, agent, now=clock.now()))

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from rota.engine.transactions.budgets import note_windows
 from rota.model.agents import AgentProblem, ProviderHold, Refusal, WorkItem, WorkReport, WorkRequest
 from rota.model.records import Claim, ClaimState, Outcome
 from rota.model.spec import WorkSource
@@ -97,8 +98,10 @@ class ProviderAnswer(Struct, frozen=True):
 
 
 def note_answers(db: Database, answered: Iterable[ProviderAnswer], *, now: datetime) -> None:
-    """Hold the providers that refused, and forget the refusals of those that work again."""
+    """Store the windows that were reported, hold the providers that refused, and forget earlier refusals."""
     for one in answered:
+        if one.outcome.windows and one.outcome.provider is not None:
+            note_windows(db, one.outcome.provider, one.outcome.windows, at=one.at)
         if one.outcome.status is Status.FAILED and one.outcome.reason in HOLDING:
             _hold(db, one, now=now)
         elif one.outcome.status is Status.COMPLETED:

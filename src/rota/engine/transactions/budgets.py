@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from rota import faults
-from rota.model.budgets import Account, Exceeded, Price, Unit, Usage, Window
+from rota.model.agents import SubscriptionWindow
+from rota.model.budgets import (
+    MILLION,
+    Account,
+    Exceeded,
+    Price,
+    StoredWindow,
+    Subscription,
+    Unit,
+    Usage,
+    Window,
+)
 from rota.model.clock import Clock, iso
 from rota.model.errors import BudgetExceeded
 from rota.model.records import Outcome
-from rota.model.spec import JobSpec, Spend
+from rota.model.spec import AgentWork, JobSpec, Spend
 from rota.rules.admission import Admission, Admit, Defer, Skip
 from rota.rules.budgets import RECENT, Charge, cost_of, estimate_of, judge, no_room, say_used, settle_at, window_of
+from rota.rules.subscriptions import FullWindow, decision, full_windows, relieves, say_full, subscription_of
+from rota.rules.subscriptions import judge as judge_windows
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, run_queries, runs
 
@@ -105,10 +118,13 @@ def charge_json(charge: Charge) -> dict[str, Any]:
 
 
 def refuse_exceeded(db: Database, spec: JobSpec, *, job_id: str, now: datetime) -> None:
-    """Refuse a direct call for which an account has no room: its caller would wait for a window, not for a slot."""
+    """Refuse a direct call for which an account or a subscription has no room: its caller would wait for a window."""
     for charge in charges(db, spec, job_id=job_id, now=now):
         if charge.answer in ("wait", "skip"):
             raise exceeded(charge)
+    if spec.work.agent is not None and (found := full(db, spec.work.agent, now=now)):
+        last = max(found, key=lambda one: one.resets_at)
+        raise BudgetExceeded(last.budget.name, f"has no room: {say_full(last)}", reopens=iso(last.resets_at))
 
 
 def exceeded(charge: Charge) -> BudgetExceeded:
@@ -181,17 +197,64 @@ def _release_fitting(db: Database, account: Account, *, now: datetime) -> None:
         run_queries.release(db, one.run_id)
 
 
-def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, Price]) -> None:
-    """Store the accounts and prices of a file; release runs that wait for an account that changed."""
+def declare(
+    db: Database,
+    accounts: Mapping[str, Account],
+    prices: Mapping[str, Price],
+    *,
+    subscriptions: Mapping[str, Subscription],
+) -> None:
+    """Store the accounts, prices and subscriptions of a file; release runs that wait for one that changed."""
     before = {one.account.name: one for one in budgets.accounts(db)}
     budgets.declare_accounts(db, accounts.values())
     budgets.declare_prices(db, prices)
+    changed = budgets.declare_subscriptions(db, subscriptions)
     if not budgets.anybody_waits(db):
         return
+    if changed:
+        _release_subscribers(db, None)
     for name, account in accounts.items():
         if name in before and before[name].account != account:
             for one in budgets.waiting(db, name, limit=ALL_WAITING_LIMIT):
                 run_queries.release(db, one.run_id)
+
+
+def full(db: Database, work: AgentWork, *, now: datetime) -> list[FullWindow]:
+    """Return the windows of its subscription for which a run of an agent waits."""
+    kept = budgets.subscriptions(db)
+    if not kept:
+        return []
+    windows = budgets.subscription_windows(db)
+    return full_windows(kept.values(), windows, provider=work.provider, model=work.model, now=now)
+
+
+def pass_windows(db: Database, run_id: str, work: AgentWork, *, now: datetime) -> Admission:
+    """Return whether the windows of its subscription have room for a run of an agent; note the decision."""
+    found = full(db, work, now=now)
+    runs.note_decisions(db, run_id, {"subscription": decision(found, work.provider, now=now)})
+    return judge_windows(found)
+
+
+def note_windows(db: Database, provider: str, windows: Iterable[SubscriptionWindow], *, at: datetime) -> None:
+    """Store the windows that a run reported; release runs that waited for a window with more room now."""
+    subscription = subscription_of(provider)
+    known = {one.name: one for one in budgets.subscription_windows(db) if one.provider == subscription}
+    relieved = False
+    for one in windows:
+        used = None if one.used is None else round(one.used * MILLION)
+        stored = known.get(one.name)
+        if used is None and stored is not None and stored.resets_at == one.resets_at:
+            used = stored.used  # the same window: it is at least as full as before
+        window = StoredWindow(subscription, one.name, used, one.resets_at, at)
+        relieved = relieved or relieves(stored, window)
+        budgets.put_subscription_window(db, window)
+    if relieved and budgets.anybody_waits(db):
+        _release_subscribers(db, subscription)
+
+
+def _release_subscribers(db: Database, subscription: str | None) -> None:
+    for run_id in budgets.waiting_for_subscription(db, subscription, limit=ALL_WAITING_LIMIT):
+        run_queries.release(db, run_id)
 
 
 def current_window(account: Account, now: datetime) -> Window:

@@ -14,8 +14,11 @@ from rota.model.records import Job
 from rota.operations.admin.access import Scope
 from rota.operations.budgets import (
     AccountView,
+    SubscriptionView,
     forecast_words,
+    kept_words,
     list_accounts,
+    list_subscriptions,
     look_at_agent_costs,
     other_remarks,
     over_words,
@@ -28,6 +31,7 @@ from rota.operations.text import spec_pairs
 from rota.rules.budgets import say_account, say_amount, say_used
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import next_fires
+from rota.rules.subscriptions import is_reset, say_part
 from rota.store.tables.budgets import Used
 from rota.store.tables.jobs import digest_of
 from rota.text.ansi import clean_for_terminal
@@ -137,11 +141,14 @@ def show_agents(visit: VisitOf) -> Response:
     costs = look_at_agent_costs(store, since=now - timedelta(days=DAYS - 1), tz=visit.zone, now=now)
     accounts, holds, proposed = list_accounts(store, now=now), held_providers(store), store.read(waiting)
 
+    subscriptions = list_subscriptions(store, now=now)
+
     def show(lines: int) -> Response:
         view = {
             "accounts": [_account(account, now) for account in accounts[:lines]],
             "more_accounts": max(0, len(accounts) - lines),
             "holds": holds[:lines],
+            "subscriptions": [_subscription(one, visit) for one in subscriptions[:lines]],
             "proposals": _newest(proposed, now=now, shown=min(PROPOSALS, lines), named=4 * lines),
             "costs": costs,
             "days": _days(costs.days, money=costs.total.usd.told > 0),
@@ -153,7 +160,7 @@ def show_agents(visit: VisitOf) -> Response:
         }
         return visit.show("agents.html", view, title="Agents & budgets", section="agents")
 
-    longest = max(len(accounts), len(holds), TOP, min(PROPOSALS, len(proposed)))
+    longest = max(len(accounts), len(holds), len(subscriptions), TOP, min(PROPOSALS, len(proposed)))
     return fit(show, lines=min(LINES, longest))
 
 
@@ -170,6 +177,20 @@ def _account(view: AccountView, now: datetime) -> View:
         "over": over_words(view),
         "remarks": list(other_remarks(view)),
     }
+
+
+def _subscription(view: SubscriptionView, visit: VisitOf) -> View:
+    now = visit.now
+    windows = [
+        {
+            "name": one.name,
+            "part": None if is_reset(one, now) else one.used,
+            "used": "not told since its reset" if is_reset(one, now) else f"{say_part(one.used)} used",
+            "resets_at": None if is_reset(one, now) else one.resets_at,
+        }
+        for one in view.windows
+    ]
+    return {"provider": view.provider, "windows": windows, "kept": kept_words(view, visit.zone, now=now)}
 
 
 def _days(days: Sequence[Used], *, money: bool) -> list[View]:

@@ -107,7 +107,7 @@ def apply_in(
     jobs.set_policy(db, settings.agent_policy)
     queue.declare_pools(db, settings.pools)
     queue.set_aging(db, settings.scheduler.aging)
-    budgets_transactions.declare(db, settings.budgets, settings.prices)
+    budgets_transactions.declare(db, settings.budgets, settings.prices, subscriptions=settings.subscriptions)
     notifications.declare_targets(db, settings.notify, now=now)
     for change in changes.changing:
         carry_out(db, change, source=source, tzdata=tzdata, now=now)
@@ -150,7 +150,13 @@ def _wanted(db: Database, declared: Declared, source: str) -> Settings:
         return settings
     stored = _stored_settings(db)
     pools, accounts = {**stored.pools, **settings.pools}, {**stored.budgets, **settings.budgets}
-    return replace(settings, pools=pools, budgets=accounts, notify={**stored.notify, **settings.notify})
+    return replace(
+        settings,
+        pools=pools,
+        budgets=accounts,
+        subscriptions={**stored.subscriptions, **settings.subscriptions},
+        notify={**stored.notify, **settings.notify},
+    )
 
 
 def _stored_settings(db: Database) -> StoredSettings:
@@ -158,6 +164,7 @@ def _stored_settings(db: Database) -> StoredSettings:
         pools={pool.name: pool.capacity for pool in queue.pools(db) if pool.declared},
         aging=queue.aging(db),
         budgets={stored.account.name: stored.account for stored in budgets.accounts(db) if stored.declared},
+        subscriptions=budgets.subscriptions(db),
         prices=budgets.prices(db),
         agent_policy=jobs.policy(db),
         notify=notifications.targets(db),

@@ -24,6 +24,7 @@ from rota.model.spec import JobSpec, SourceKind
 from rota.model.store_url import is_postgres, shown
 from rota.operations.project.locate import ProjectPaths, find_inclusion, known_hosts, state_of
 from rota.rules.budgets import say_account
+from rota.rules.subscriptions import say_subscription
 from rota.settings import Settings, Stamp, user_state
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def _declared(db: "Database") -> tuple[Section, ...]:
 
     zone = db.row("meta_get", key=TIMEZONE_KEY)
     accounts = [(row.account.name, say_account(row.account)) for row in budgets.accounts(db) if row.declared]
+    accounts += [(name, say_subscription(one)) for name, one in budgets.subscriptions(db).items()]
     pools = [(pool.name, f"{pool.capacity:,}") for pool in queue.pools(db) if pool.declared]
     sources = Counter(job.source for job in jobs.all_jobs(db) if job.retired_at is None)
     found = (

@@ -101,6 +101,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: s
         interpreter=place_of(python, folder, home=home, program=True) if python else None,
         pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
         budgets=store.read(partial(budgets.named_accounts, names=charged)),
+        subscriptions=store.read(budgets.subscriptions) if any(spec.work.agent for spec in specs) else {},
         prices=store.read(budgets.prices) if charged else {},
         notify={name: target for name, target in store.read(notifications.targets).items() if name in targets},
     )

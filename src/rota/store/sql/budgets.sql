@@ -76,3 +76,12 @@ SELECT 1 FROM budget_window WHERE until < :before AND NOT EXISTS (
 DELETE FROM budget_window WHERE id IN (
     SELECT id FROM budget_window WHERE until < :before AND NOT EXISTS (
         SELECT 1 FROM budget_entry WHERE budget_entry.window_id = budget_window.id) ORDER BY id LIMIT :limit)
+
+-- name: subscription_windows
+SELECT provider, name, used, resets_at, at FROM subscription_window ORDER BY provider, name
+
+-- name: subscription_window_put
+-- A report of a run that ended before the stored one is older.
+INSERT INTO subscription_window AS known (provider, name, used, resets_at, at) VALUES (:provider, :name, :used, :resets_at, :at)
+ON CONFLICT (provider, name) DO UPDATE SET used = excluded.used, resets_at = excluded.resets_at, at = excluded.at
+WHERE known.at <= excluded.at

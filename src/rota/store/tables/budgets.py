@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from rota.model.budgets import Account, Price, Unit, Window
+from rota.model.budgets import Account, Price, StoredWindow, Subscription, Unit, Window
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.store.driver import Database, Row
 from rota.store.rows import Record, columns_of, instant_of, record_of, records_of, value_of
 
 PRICES_KEY = "prices"
+SUBSCRIPTIONS_KEY = "subscriptions"
 
 
 class Stored(Struct, frozen=True):
@@ -105,6 +106,36 @@ def declare_prices(db: Database, declared: Mapping[str, Price]) -> None:
             for model, price in sorted(declared.items())
         }
         db.execute("meta_set", key=PRICES_KEY, value=json.dumps(rates))
+
+
+def subscriptions(db: Database) -> dict[str, Subscription]:
+    """Return the budgets that keep a part of subscriptions for people, by name."""
+    stored: dict[str, list[Any]] = json.loads(value_of(db, "meta_get", key=SUBSCRIPTIONS_KEY) or "{}")
+    return {name: Subscription(name, *rest) for name, rest in stored.items()}
+
+
+def declare_subscriptions(db: Database, declared: Mapping[str, Subscription]) -> bool:
+    """Set the budgets that keep a part of subscriptions; return whether they changed."""
+    if subscriptions(db) == dict(declared):
+        return False
+    written = {name: [one.keep, one.provider] for name, one in sorted(declared.items())}
+    db.execute("meta_set", key=SUBSCRIPTIONS_KEY, value=json.dumps(written))
+    return True
+
+
+def subscription_windows(db: Database) -> list[StoredWindow]:
+    """Return the reported windows of all subscriptions, by provider and name."""
+    return records_of(StoredWindow, db.rows("subscription_windows"))
+
+
+def put_subscription_window(db: Database, window: StoredWindow) -> None:
+    """Store the report of a window, unless a newer one is stored."""
+    db.execute("subscription_window_put", **columns_of(window))
+
+
+def waiting_for_subscription(db: Database, provider: str | None, *, limit: int) -> list[str]:
+    """Return the runs that wait for a window of a provider's subscription, or of any, in queue order."""
+    return [run_id for (run_id,) in db.rows("subscription_waiting", provider=provider, limit=limit)]
 
 
 def open_window(db: Database, account: Account, window: Window) -> UsedWindow:

@@ -149,3 +149,9 @@ FROM (
     WHERE started_at >= :since
       AND (CAST(:jobs AS text) IS NULL OR job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))) AS used
 GROUP BY quarter ORDER BY quarter
+
+-- name: subscription_waiting
+SELECT run.id FROM live JOIN run ON run.seq = live.run
+WHERE live.waiting_for = 'budget' AND CAST(live.decisions AS json) #>> '{subscription,verdict}' = 'wait'
+  AND (CAST(:provider AS text) IS NULL OR CAST(live.decisions AS json) #>> '{subscription,provider}' = :provider)
+ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT :limit

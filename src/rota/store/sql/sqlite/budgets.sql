@@ -136,3 +136,9 @@ FROM (
     FROM execution
     WHERE started_at >= :since AND (:jobs IS NULL OR job_id IN (SELECT value FROM json_each(:jobs))))
 GROUP BY name ORDER BY name
+
+-- name: subscription_waiting
+SELECT run.id FROM live INDEXED BY live_budget JOIN run ON run.seq = live.run
+WHERE live.waiting_for = 'budget' AND live.decisions ->> '$.subscription.verdict' = 'wait'
+  AND (:provider IS NULL OR live.decisions ->> '$.subscription.provider' = :provider)
+ORDER BY live.rank DESC, live.position, live.created_at, live.run LIMIT :limit
