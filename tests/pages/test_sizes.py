@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from starlette.responses import Response
 
-from rota.http.pages.page import LARGEST
+from rota.http.pages.page import LARGEST, fit
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.run_actions import trigger
@@ -92,3 +93,18 @@ def test_one_endless_line_of_output_is_cut(site: Site) -> None:
     page = site.get("/ui/runs/hello:1")
     assert len(page.html.encode()) <= LARGEST
     assert "<<<…" in page.words
+
+
+@pytest.mark.parametrize(("frame", "line", "lines"), [(30_000, 4_000, 200), (60_000, 900, 200), (5_000, 90_000, 3)])
+def test_a_page_that_is_too_large_is_rendered_few_times(frame: int, line: int, lines: int) -> None:
+    """The frame of the page does not shrink with its lines."""
+    shown: list[int] = []
+
+    def show(count: int) -> Response:
+        shown.append(count)
+        return Response(b"x" * (frame + line * count))
+
+    page = fit(show, lines=lines)
+    assert len(page.body) <= LARGEST
+    assert len(page.body) + line > LARGEST
+    assert len(shown) <= 4

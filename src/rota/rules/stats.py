@@ -6,6 +6,7 @@ of a longer time or of more jobs. `run_tally` defines the keys.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -84,9 +85,12 @@ def percentile(tally: Mapping[str, int], measure: str, share: float) -> timedelt
     >>> percentile({"d35": 10, "d36": 10}, "d", 0.5)
     datetime.timedelta(seconds=1, microseconds=24000)
     """
-    buckets = sorted(histogram(tally, measure).items())
-    wanted = sum(count for _, count in buckets) * share
-    for number, count in buckets:
+    return _length_at(histogram(tally, measure), share)
+
+
+def _length_at(buckets: Mapping[int, int], share: float) -> timedelta | None:
+    wanted = sum(buckets.values()) * share
+    for number, count in sorted(buckets.items()):
         if wanted <= count:
             low, high = bounds(number)
             return round(low + (high - low) * wanted / count) * MILLISECOND
@@ -96,8 +100,51 @@ def percentile(tally: Mapping[str, int], measure: str, share: float) -> timedelt
 
 def histogram(tally: Mapping[str, int], measure: str) -> dict[int, int]:
     """Return the number of runs by bucket."""
-    start = len(measure)
-    return {int(key[start:]): n for key, n in tally.items() if key.startswith(measure) and key[start:].isdecimal()}
+    return parts(tally).buckets.get(measure, {})
+
+
+class TallyParts(Struct, frozen=True):
+    """A tally read once: ends by letter and reason, histograms by measure, and the sums of usage by kind."""
+
+    ends: dict[str, dict[str, int]]
+    buckets: dict[str, dict[int, int]]
+    used: dict[str, int]
+
+    def count(self, status: Status) -> int:
+        """Return the number of runs that ended in a status."""
+        return sum(self.ends.get(LETTERS[status], {}).values())
+
+
+def parts(tally: Mapping[str, int]) -> TallyParts:
+    """Read all keys of a tally.
+
+    >>> parts({"C": 4, "F.exit_code": 2, "d": 900, "d35": 1, "hf2": 1}).buckets
+    {'d': {35: 1}, 'hf': {2: 1}}
+    """
+    found = TallyParts({}, {}, {})
+    for key, amount in tally.items():
+        kind, name, number = _read_key(key)
+        if kind == "bucket":
+            found.buckets.setdefault(name, {})[number] = amount
+        elif kind == "used":
+            found.used[name] = found.used.get(name, 0) + amount
+        elif kind:
+            found.ends.setdefault(kind, {})[name] = amount
+    return found
+
+
+@lru_cache(maxsize=8192)
+def _read_key(key: str) -> tuple[str, str, int]:
+    """Return what a key counts: a bucket, usage, or the letter of a status with the reason; empty for a sum."""
+    if key == COMPLETED:
+        return key, "", 0
+    if key.startswith(f"{USED}."):
+        return "used", key.split(".", 2)[1], 0
+    letter, dot, reason = key.partition(".")
+    if dot:
+        return letter, reason, 0
+    measure = key.rstrip("0123456789")
+    return ("bucket", measure, int(key[len(measure) :])) if len(measure) < len(key) else ("", key, 0)
 
 
 def cumulative(tally: Mapping[str, int], measure: str) -> list[tuple[float, int]]:
@@ -296,11 +343,13 @@ class Figures(Struct, frozen=True):
 
 def figures(tally: Mapping[str, int]) -> Figures:
     """Return the figures of a tally."""
-    completed, failed, skipped, cancelled = (counted(tally, status) for status in LETTERS)
-    used = dict.fromkeys(_FIELDS, 0)
-    for key, amount in tally.items():
-        if key.startswith("u."):
-            used[key.split(".", 2)[1]] += amount
+    found = parts(tally)
+    completed, failed, skipped, cancelled = map(found.count, LETTERS)
+
+    def at(measure: str, share: float) -> timedelta | None:
+        return _length_at(found.buckets.get(measure, {}), share)
+
+    used = found.used
     return Figures(
         completed + failed + cancelled,
         completed,
@@ -308,15 +357,15 @@ def figures(tally: Mapping[str, int]) -> Figures:
         skipped,
         cancelled,
         tally.get(LATE, 0),
-        success_rate(tally),
-        percentile(tally, DURATION, 0.5),
-        percentile(tally, DURATION, 0.95),
-        percentile(tally, LATENESS, 0.5),
-        percentile(tally, LATENESS, 0.95),
-        percentile(tally, WAIT, 0.5),
-        percentile(tally, WAIT, 0.95),
-        used[RUNS],
-        used[REQUESTS],
-        used[TOKENS_IN] + used[TOKENS_OUT],
-        used[USD],
+        completed / (completed + failed) if completed + failed else None,
+        at(DURATION, 0.5),
+        at(DURATION, 0.95),
+        at(LATENESS, 0.5),
+        at(LATENESS, 0.95),
+        at(WAIT, 0.5),
+        at(WAIT, 0.95),
+        used.get(RUNS, 0),
+        used.get(REQUESTS, 0),
+        used.get(TOKENS_IN, 0) + used.get(TOKENS_OUT, 0),
+        used.get(USD, 0),
     )

@@ -17,7 +17,7 @@ from rota.operations.budgets import AccountView
 from rota.operations.jobs import find_job
 from rota.operations.runs import find_run
 from rota.operations.status.attention import acknowledge, point_out
-from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Timeline, look_over
+from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Overview, Timeline, look_over
 from rota.operations.status.status import needs_of
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.rules.schedule.blackouts import QuietRun
@@ -186,25 +186,34 @@ Rows = Annotated[
 @pages.show("/")
 def show_overview(visit: VisitOf, of: AskedOf, span: Span = "12h", rows: Rows = "") -> Response:
     """Show the overview."""
-    return fit(lambda lanes: _show(visit, of, span, rows, lanes=lanes), lines=MOST_LANES if rows else LANES)
-
-
-def _show(visit: PageContext, of: Asked, span: str, rows: str, *, lanes: int) -> Response:
-    parts = set(visit.fragments) & ALL if visit.fragments else ALL
-    found = look_over(
-        visit.ctx.store,
-        visit.ctx.state,
-        beat=visit.health.heartbeat,
-        zone=visit.zone,
-        now=visit.now,
-        span=SPANS[span],
-        lanes=lanes,
-        parts=parts,
-    )
-    drawing = drawing_of(found.timeline, zone=visit.zone, span=span) if found.timeline else None
     kept = {name: value for name, value in (("span", span if span != "12h" else ""), ("rows", rows)) if value}
+    stats = overview_stats(visit, of, kept=kept) if visit.wants("figures", "charts") else None
+
+    def look(lanes: int) -> Overview:
+        return look_over(
+            visit.ctx.store,
+            visit.ctx.state,
+            beat=visit.health.heartbeat,
+            zone=visit.zone,
+            now=visit.now,
+            span=SPANS[span],
+            lanes=lanes,
+            parts=set(visit.fragments) & ALL if visit.fragments else ALL,
+        )
+
+    most = look(MOST_LANES if rows else LANES)
+    lanes = max(len(most.timeline.lanes), 1) if most.timeline else 1
+
+    def show(count: int) -> Response:
+        return _show(visit, of, span, rows, found=most if count == lanes else look(count), stats=stats)
+
+    return fit(show, lines=lanes)
+
+
+def _show(visit: PageContext, of: Asked, span: str, rows: str, *, found: Overview, stats: View | None) -> Response:
+    drawing = drawing_of(found.timeline, zone=visit.zone, span=span) if found.timeline else None
     view = {
-        "stats": overview_stats(visit, of, kept=kept) if visit.wants("figures", "charts") else None,
+        "stats": stats,
         "address": of.query(),
         "found": found,
         "drawing": drawing,

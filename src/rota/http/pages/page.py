@@ -389,10 +389,18 @@ LARGEST = 96_000
 
 
 def fit(show: Callable[[int], Response], *, lines: int) -> Response:
-    """Return the page with so many lines, or fewer if it would be too large."""
+    """Return the page with so many lines, or fewer if it would be too large.
+
+    The second guess takes all of the page to be lines; later ones know from two sizes what a line adds.
+    """
     response = show(lines)
+    before: tuple[int, int] | None = None
     while (size := len(response.body)) > LARGEST and lines > 1:
-        lines = max(1, min(lines - 1, lines * LARGEST // size))
+        guess = lines * LARGEST // size
+        if before is not None and before[1] > size:
+            guess = lines - -(-(size - LARGEST) * (before[0] - lines) // (before[1] - size))
+        before = lines, size
+        lines = max(1, min(lines - 1, guess))
         response = show(lines)
     return response
 

@@ -24,7 +24,7 @@ from rota.operations.budgets import AccountView
 from rota.operations.stats import stats
 from rota.operations.stats.costs import OTHERS, CostBy, CostStats, CostUnit, costs
 from rota.operations.stats.ranges import CUSTOM, ONE_DAY, ONE_HOUR, PRESETS, Point, StatRange, Step, between, range_of
-from rota.rules.stats import Figures, Tally, figures, sum_of
+from rota.rules.stats import Figures, Tally, figures, parts, sum_of
 from rota.rules.stats import counted as count_of
 from rota.text.format import briefly
 
@@ -220,22 +220,20 @@ def _half_and_most(half: Sequence[timedelta | None], most: Sequence[timedelta | 
     return [Series("p95", "s-most", values(most)), Series("median", "s-half", values(half))]
 
 
+DAY_ORDER = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
+
+
 def day_of(tally: Tally, words: str) -> Day:
     """Return the block of a day in a strip."""
-    found = figures(tally)
-    kinds = {
-        "completed": found.completed,
-        "failed": found.failed,
-        "skipped": found.skipped,
-        "cancelled": found.cancelled,
-    }
+    found = parts(tally)
+    kinds = {status.lower(): found.count(status) for status in DAY_ORDER}
     told = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number)
     kind = "none"
-    if found.failed:
-        kind = "mixed" if found.completed else "failed"
-    elif found.completed:
+    if kinds["failed"]:
+        kind = "mixed" if kinds["completed"] else "failed"
+    elif kinds["completed"]:
         kind = "completed"
-    elif found.skipped or found.cancelled:
+    elif kinds["skipped"] or kinds["cancelled"]:
         kind = "skipped"
     return Day(kind, f"{words}: {told or 'nothing'}")
 
@@ -308,10 +306,9 @@ def _job_figures(found: Figures) -> list[View]:
 
 def _year(days: Sequence[Point]) -> Chart:
     drawn = [(day.at, day_of(day.tally, f"{day.at:%a} {day.at.day} {day.at:%b %Y}")) for day in days]
-    each = [(day, figures(day.tally)) for day in days if day.tally]
+    each = [(day, parts(day.tally)) for day in days if day.tally]
     rows = tuple(
-        (f"{day.at:%Y-%m-%d}", f"{one.completed:,}", f"{one.failed:,}", f"{one.skipped:,}", f"{one.cancelled:,}")
-        for day, one in reversed(each)
+        (f"{day.at:%Y-%m-%d}", *(f"{found.count(status):,}" for status in DAY_ORDER)) for day, found in reversed(each)
     )
     return charts.year("year", "Year", drawn, ChartTable(("Day", "Completed", "Failed", "Skipped", "Cancelled"), rows))
 
@@ -364,7 +361,7 @@ def show_costs(
     kept = {"by": by.value, "unit": unit.value}
     keep = {**kept, **of.query(), **({"as": "table"} if of.as_table else {})}
     say = _say_unit(unit)
-    parts = sum(part.total for part in paid.parts)
+    all_parts = sum(part.total for part in paid.parts)
     view = {
         "ranges": picker(visit, of, found, COSTS, kept),
         "divisions": [
@@ -384,7 +381,7 @@ def show_costs(
                 "name": _part_name(part.name),
                 "style": f"part-{at}",
                 "value": say(part.total),
-                "share": f"{part.total / parts:.0%}",
+                "share": f"{part.total / all_parts:.0%}",
                 "href": _part_link(visit, by, part.name),
             }
             for at, part in enumerate(paid.parts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -23,9 +23,8 @@ from rota.rules.stats import (
     Figures,
     Tally,
     add,
-    counted,
     figures,
-    histogram,
+    parts,
     reasons,
     sum_of,
     usual,
@@ -203,17 +202,23 @@ def _heat(hours: Mapping[int, Tally], *, tz: str) -> tuple[tuple[Heat, ...], ...
     measured = [[0] * 24 for _ in range(7)]
     place = zone_of(tz)
 
-    def put(where: list[list[int]], at: int, number: int) -> None:
+    @cache
+    def hour_of(at: int) -> tuple[int, int]:
         local = from_ms(at).astimezone(place)
-        where[local.weekday()][local.hour] += number
+        return local.weekday(), local.hour
+
+    def put(where: list[list[int]], at: int, number: int) -> None:
+        weekday, hour = hour_of(at)
+        where[weekday][hour] += number
 
     for at, tally in hours.items():
-        put(fires, at, sum(histogram(tally, DURATION).values()))
-        put(failed, at, counted(tally, Status.FAILED))
+        found = parts(tally)
+        put(fires, at, sum(found.buckets.get(DURATION, {}).values()))
+        put(failed, at, found.count(Status.FAILED))
         put(late, at, tally.get(LATENESS, 0))
-        put(measured, at, sum(histogram(tally, LATENESS).values()))
+        put(measured, at, sum(found.buckets.get(LATENESS, {}).values()))
         for measure, where in ((FIRED, fires), (FIRED_FAILED, failed)):
-            for back, number in histogram(tally, measure).items():
+            for back, number in found.buckets.get(measure, {}).items():
                 put(where, at, -number)
                 put(where, at - back * HOUR, number)
     return tuple(

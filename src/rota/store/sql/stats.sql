@@ -57,9 +57,9 @@ SELECT id, name FROM job
 -- name: run_cost_top
 -- The most expensive runs of a time.
 SELECT run.id, run_cost.usd FROM run_cost JOIN run ON run.seq = run_cost.run
-WHERE run_cost.finished_at >= :since AND run_cost.finished_at < :until ORDER BY run_cost.usd DESC, run_cost.run LIMIT :limit
+WHERE run_cost.finished_at >= :since AND run_cost.finished_at < :until ORDER BY run_cost.usd DESC, run_cost.run DESC LIMIT :limit
 
 -- name: run_cost_top_of_job
 SELECT run.id, run_cost.usd FROM run_cost JOIN run ON run.seq = run_cost.run
 WHERE run_cost.job = :job AND run_cost.finished_at >= :since AND run_cost.finished_at < :until
-ORDER BY run_cost.usd DESC, run_cost.run LIMIT :limit
+ORDER BY run_cost.usd DESC, run_cost.run DESC LIMIT :limit
