@@ -69,7 +69,8 @@ FROM placed JOIN jobs ON place = n % :jobs ORDER BY n
 FILL_ENDS = """
 INSERT INTO ended (run, job, status, reason, finished_at, first_dispatched_at, started_at, worker, slot, epoch, boot_id,
     pid, pid_start, exit_code, error, result_summary, artifacts)
-SELECT seq, job, iif(seq % 10, 4, 5), iif(seq % 10, NULL, 'exit_code'), created_at + 1500 + seq * 7919 % 100000, created_at, created_at + 20,
+SELECT seq, job, iif(seq % 10, 4, 5), iif(seq % 10, NULL, 'exit_code'), created_at + 1500 + seq * 7919 % 100000,
+    created_at, created_at + 20,
     (SELECT min(seq) FROM worker), 0, (SELECT min(epoch) FROM process), 'bench', 1, 1, iif(seq % 10, 0, 3),
     iif(seq % 10, NULL, 'exit code 3: no such table: sales'), iif(seq % 10, 'copied ' || seq || ' files', NULL),
     iif(job = (SELECT seq FROM job WHERE name = 'job-7'), :usage, NULL)
@@ -147,7 +148,14 @@ def _fill(path: Path) -> None:
     connection.execute(FILL_RUNS, {"count": RUNS, "since": since, "step": step, "jobs": JOBS}).fetchall()
     with unguarded(connection):
         connection.execute(FILL_ENDS, {"usage": json.dumps(USAGE)}).fetchall()
-    for statement in ("DELETE FROM change", "DELETE FROM counter", COUNT_STATES, COUNT_NUMBERS, COUNT_COSTS, COUNT_LATER):
+    for statement in (
+        "DELETE FROM change",
+        "DELETE FROM counter",
+        COUNT_STATES,
+        COUNT_NUMBERS,
+        COUNT_COSTS,
+        COUNT_LATER,
+    ):
         connection.execute(statement).fetchall()
     connection.execute("COMMIT")
     connection.close()

@@ -100,6 +100,46 @@ def test_a_run_is_found_by_its_identifier_in_a_short_table_too(short, name):
     assert not FORBIDDEN.search(plan), plan
 
 
+FILL_LONG = """
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO job (id, name, source, version, enabled, created_at, updated_at, ledger_from)
+VALUES ('job0', 'job0', '', 1, 1, 1, 1, 1);
+INSERT INTO run (id, job, number, version, trigger, created_at)
+SELECT 'run' || number, 1, number, 1, 'manual', number FROM generate_series(1, 20000) AS number;
+INSERT INTO ended (run, job, status, reason, finished_at) SELECT seq, job, 6, 'overlap', created_at FROM run;
+COMMIT
+"""
+ABOUT = {"job_id": "'job0'", "limit": "10", "offset": "0", "below": str(2**62), "since_id": "''", "until_id": "'s'"}
+ABOUT |= {"status": "'COMPLETED'", "denied": "0"}
+
+
+@pytest.fixture(scope="module")
+def long():
+    """A job with a long history, of which the planner knows."""
+    with psycopg.connect(lay_postgres("long"), autocommit=True) as connection:
+        connection.execute(FILL_LONG)
+        connection.execute("ANALYZE")
+        yield connection
+
+
+@pytest.mark.parametrize(
+    "name", ["runs_newest", "timeline_runs", "runs_history_of_job", "runs_said_of_job", "run_unlike"]
+)
+def test_the_newest_runs_of_a_job_are_read_without_the_older_ones(long, name):
+    """Pages of a job with 300,000 runs took seconds while all of them were sorted."""
+    wanted = statement(load_queries("postgres")[name])
+    long.execute(b"PREPARE asked AS " + wanted.text)
+    try:
+        values = ", ".join(ABOUT.get(one, "NULL") for one in wanted.names)
+        plan = "\n".join(line for (line,) in long.execute(f"EXPLAIN EXECUTE asked({values})").fetchall())
+    finally:
+        long.execute("DEALLOCATE asked")
+    assert "Index Scan Backward using run_number" in plan, plan
+    assert "Sort" not in plan, plan
+    assert not re.search(r"Seq Scan on (run|ended)\b", plan), plan
+
+
 def test_a_connection_that_forgets_its_plans_goes_on():
     moments = itertools.count()
     store = open_postgres(lay_postgres(), now=lambda: NOW + next(moments) * 2 * REPLAN_AFTER)

@@ -189,29 +189,27 @@ def show_overview(visit: VisitOf, of: AskedOf, span: Span = "12h", rows: Rows = 
     kept = {name: value for name, value in (("span", span if span != "12h" else ""), ("rows", rows)) if value}
     stats = overview_stats(visit, of, kept=kept) if visit.wants("figures", "charts") else None
 
-    def look(lanes: int) -> Overview:
-        return look_over(
-            visit.ctx.store,
-            visit.ctx.state,
-            beat=visit.health.heartbeat,
-            zone=visit.zone,
-            now=visit.now,
-            span=SPANS[span],
-            lanes=lanes,
-            parts=set(visit.fragments) & ALL if visit.fragments else ALL,
-        )
+    found = look_over(
+        visit.ctx.store,
+        visit.ctx.state,
+        beat=visit.health.heartbeat,
+        zone=visit.zone,
+        now=visit.now,
+        span=SPANS[span],
+        lanes=MOST_LANES if rows else LANES,
+        parts=set(visit.fragments) & ALL if visit.fragments else ALL,
+    )
 
-    most = look(MOST_LANES if rows else LANES)
-    lanes = max(len(most.timeline.lanes), 1) if most.timeline else 1
+    def show(lanes: int) -> Response:
+        return _show(visit, of, span, rows, found=found, lanes=lanes, stats=stats)
 
-    def show(count: int) -> Response:
-        return _show(visit, of, span, rows, found=most if count == lanes else look(count), stats=stats)
-
-    return fit(show, lines=lanes)
+    return fit(show, lines=len(found.timeline.lanes) if found.timeline else 1)
 
 
-def _show(visit: PageContext, of: Asked, span: str, rows: str, *, found: Overview, stats: View | None) -> Response:
-    drawing = drawing_of(found.timeline, zone=visit.zone, span=span) if found.timeline else None
+def _show(
+    visit: PageContext, of: Asked, span: str, rows: str, *, found: Overview, lanes: int, stats: View | None
+) -> Response:
+    drawing = drawing_of(found.timeline.first(lanes), zone=visit.zone, span=span) if found.timeline else None
     view = {
         "stats": stats,
         "address": of.query(),

@@ -56,6 +56,8 @@ class Lane(Struct, frozen=True):
     band: bool
     quiet: tuple[QuietRun, ...]
     paused: bool = False
+    rank: int = 0
+    """The place among all lanes by relevance."""
 
 
 class Timeline(Struct, frozen=True):
@@ -66,6 +68,10 @@ class Timeline(Struct, frozen=True):
     now: datetime
     lanes: tuple[Lane, ...]
     jobs: int
+
+    def first(self, count: int) -> "Timeline":
+        """Return the same with only the most relevant lanes."""
+        return replace(self, lanes=tuple(lane for lane in self.lanes if lane.rank < count))
 
 
 def draw(
@@ -87,9 +93,9 @@ def draw(
         return near if job.next_at is None else min(near, abs(job.next_at - now))
 
     ranked = sorted(alive, key=lambda job: (job.name not in first, distance(job)))
-    chosen = sorted(ranked[:lanes], key=lambda job: job.name)
+    chosen = sorted(enumerate(ranked[:lanes]), key=lambda place: place[1].name)
     most = max(LEAST_BARS, bars // max(len(chosen), 1))
-    drawn = tuple(_lane(db, job, now=now, span=span, most=most) for job in chosen)
+    drawn = tuple(replace(_lane(db, job, now=now, span=span, most=most), rank=rank) for rank, job in chosen)
     return Timeline(now - span, now + span, now, drawn, len(alive))
 
 

@@ -99,7 +99,8 @@ WHERE job.retired_at IS NULL AND EXISTS (
 
 -- name: timeline_runs
 SELECT run.number, run.status, run.reason, run.count, run.scheduled_for, run.covers_to, run.created_at, run.started_at, run.finished_at
-FROM run_now AS run WHERE run.job_id = :job_id ORDER BY run.number DESC LIMIT :limit
+FROM run AS own JOIN run_now AS run ON run.seq = own.seq
+WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) ORDER BY own.number DESC LIMIT :limit
 
 -- name: timeline_counts
 -- The index ended_pruning has all that is asked for; the newest ones count, so that it never reads without end.
@@ -126,7 +127,8 @@ SELECT 1 FROM output WHERE at < :before LIMIT 1
 DELETE FROM output WHERE (run_id, part) IN (SELECT run_id, part FROM output WHERE at < :before ORDER BY at LIMIT :limit)
 
 -- name: runs_newest
-SELECT run.* FROM run_now AS run WHERE run.job_id = :job_id ORDER BY run.number DESC LIMIT :limit OFFSET :offset
+SELECT run.* FROM run AS own JOIN run_now AS run ON run.seq = own.seq
+WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) ORDER BY own.number DESC LIMIT :limit OFFSET :offset
 
 -- name: runs_unfinished
 SELECT run.* FROM live JOIN run_now AS run ON run.seq = live.run WHERE live.job = (SELECT seq FROM job WHERE id = :job_id) ORDER BY live.run

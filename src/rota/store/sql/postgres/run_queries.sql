@@ -23,25 +23,26 @@ WHERE run.id >= :since_id AND run.id < :until_id
 ORDER BY run.id DESC LIMIT :limit
 
 -- name: runs_history_of_job
-SELECT run.* FROM run_now AS run
-WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
+-- The number of the job comes first: by its identifier the planner reads and sorts all runs of the job.
+SELECT run.* FROM run AS own JOIN run_now AS run ON run.seq = own.seq
+WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) AND own.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json))))
     OR run.status || '/' || run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json)))))
   AND (CAST(:reasons AS TEXT) IS NULL OR run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:reasons AS json)))))
   AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger = ANY (ARRAY(SELECT json_array_elements_text(CAST(:triggers AS json)))))
-ORDER BY run.number DESC LIMIT :limit
+ORDER BY own.number DESC LIMIT :limit
 
 -- name: run_unlike
 SELECT run.number
-FROM run_now AS run
-WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
+FROM run AS own JOIN run_now AS run ON run.seq = own.seq
+WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) AND own.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json)))))
   AND (CAST(:reasons AS TEXT) IS NULL OR run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:reasons AS json)))))
   AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger = ANY (ARRAY(SELECT json_array_elements_text(CAST(:triggers AS json)))))
   AND (CASE run.status WHEN 'DISPATCHED' THEN 'RUNNING' ELSE run.status END <> :status
     OR run.reason IS DISTINCT FROM CAST(:reason AS TEXT)
     OR coalesce(json_array_length(CAST(run.artifacts AS json) -> 'denied_tools'), 0) <> :denied)
-ORDER BY run.number DESC LIMIT 1
+ORDER BY own.number DESC LIMIT 1
 
 -- name: runs_total
 SELECT count(*) AS runs, CAST(coalesce(sum(coalesce(count, 1)), 0) AS bigint) AS times, min(number) AS oldest,
@@ -51,9 +52,9 @@ SELECT count(*) AS runs, CAST(coalesce(sum(coalesce(count, 1)), 0) AS bigint) AS
 FROM (
     SELECT run.number, run.count, CAST(told ->> 'usd_millionths' AS numeric) AS usd,
         CAST(told ->> 'tokens_in' AS numeric) AS tokens_in, CAST(told ->> 'tokens_out' AS numeric) AS tokens_out
-    FROM run_now AS run
+    FROM run AS own JOIN run_now AS run ON run.seq = own.seq
     CROSS JOIN LATERAL (SELECT CAST(run.artifacts AS json) -> 'usage' AS told) AS document
-    WHERE run.job_id = :job_id AND run.number > :above AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
+    WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) AND own.number > :above AND own.number < :below AND run.id >= :since_id AND run.id < :until_id
     AND (CAST(:statuses AS TEXT) IS NULL OR run.status = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json)))))
     AND (CAST(:reasons AS TEXT) IS NULL OR run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:reasons AS json)))))
     AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger = ANY (ARRAY(SELECT json_array_elements_text(CAST(:triggers AS json)))))) AS used
@@ -69,13 +70,13 @@ WHERE run.id >= :since_id AND run.id < :until_id
 ORDER BY run.id DESC LIMIT :limit
 
 -- name: runs_said_of_job
-SELECT run.id, run.number, run.error, run.result_summary FROM run_now AS run
-WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
+SELECT run.id, run.number, run.error, run.result_summary FROM run AS own JOIN run_now AS run ON run.seq = own.seq
+WHERE own.job = (SELECT seq FROM job WHERE id = :job_id) AND own.number < :below AND run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json))))
     OR run.status || '/' || run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json)))))
   AND (CAST(:reasons AS TEXT) IS NULL OR run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:reasons AS json)))))
   AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger = ANY (ARRAY(SELECT json_array_elements_text(CAST(:triggers AS json)))))
-ORDER BY run.number DESC LIMIT :limit
+ORDER BY own.number DESC LIMIT :limit
 
 -- name: runs_matching
 SELECT run.id, CASE live.state WHEN 3 THEN 'RUNNING' WHEN 2 THEN 'DISPATCHED' ELSE 'QUEUED' END AS status
