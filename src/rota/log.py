@@ -23,6 +23,8 @@ class EventLogger:
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
+        self.format = "auto"
+        """The format that the settings choose; the handler of `rota serve` follows it."""
 
     def is_enabled_for(self, level: int) -> bool:
         """Return whether lines of this level are enabled."""

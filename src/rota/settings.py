@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -24,6 +25,14 @@ Stamp = tuple[int, ...]
 """What changes when a file is written or replaced."""
 
 
+class LogFormat(StrEnum):
+    """The form of log lines: text for people, JSON, or by the kind of standard error."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
 class SchedulerSettings(Struct, frozen=True):
     """The `scheduler:` section."""
 
@@ -38,6 +47,7 @@ class SchedulerSettings(Struct, frozen=True):
     """The address that the scheduler requests once a minute."""
     aging: timedelta | None = None
     """The waiting time that equals one step of priority; None: no aging."""
+    log_format: LogFormat = LogFormat.AUTO
 
 
 class Http(Struct, frozen=True):

@@ -21,7 +21,7 @@ from rota.cli.output import background_streams, coloured, ignore_closed, json_te
 from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
-from rota.log import LogLine
+from rota.log import LogLine, log
 from rota.model.amounts import counted
 from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
@@ -35,7 +35,7 @@ from rota.operations.output import said_last
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.text import everything_words, jobs_paused_words, outcome_words
 from rota.rules.schedule.preview import coming_fires
-from rota.settings import Settings
+from rota.settings import LogFormat, Settings
 from rota.store.driver import Store
 from rota.store.tables import run_queries, runs
 from rota.store.tables.jobs import job_names
@@ -362,7 +362,7 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
     `stamp` gives the time for people; the JSON lines carry UTC.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_ForPeople(stamp) if sys.stderr.isatty() else _AsJson())
+    handler.setFormatter(_Chosen(stamp))
     if console and not verbose:
         handler.addFilter(lambda record: _told(record).event not in CONSOLE_EVENTS)
     logger = logging.getLogger("rota")
@@ -392,7 +392,26 @@ def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str
         at = iso(clock.now())
         return json_text({"event": "lines dropped", "lines": lines, "level": "warning", "timestamp": at})
 
-    return {"stdout": on_console if as_json else in_words, "stderr": in_words if sys.stderr.isatty() else in_log}
+    def on_stderr(lines: int) -> str:
+        return in_log(lines) if _logs_json() else in_words(lines)
+
+    return {"stdout": on_console if as_json else in_words, "stderr": on_stderr}
+
+
+def _logs_json() -> bool:
+    """Return whether log lines are JSON: as the file says, else unless stderr is a terminal."""
+    return log.format == LogFormat.JSON or (log.format == LogFormat.AUTO and not sys.stderr.isatty())
+
+
+class _Chosen(logging.Formatter):
+    """Formats each record as the settings say; they are known only after the file is read."""
+
+    def __init__(self, stamp: Callable[[], str]) -> None:
+        super().__init__()
+        self._json, self._people = _AsJson(), _ForPeople(stamp)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return (self._json if _logs_json() else self._people).format(record)
 
 
 class _AsJson(logging.Formatter):
@@ -411,7 +430,9 @@ class _ForPeople(logging.Formatter):
         self._stamp = stamp
 
     def format(self, record: logging.LogRecord) -> str:
-        level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{record.levelname.lower():7}\x1b[0m"
+        level = f"{record.levelname.lower():7}"
+        if sys.stderr.isatty():
+            level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{level}\x1b[0m"
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return f"{self._stamp()}  {level} {_told(record)}{trace}"
 

@@ -346,6 +346,11 @@ def print_json(value: Any) -> None:
     click.echo(json_text(value, indent=2))
 
 
+def print_line(value: Any) -> None:
+    """Print one of several JSON answers, on a line of its own."""
+    click.echo(json_text(value))
+
+
 def read_duration(text: str) -> timedelta:
     """Return the duration of an option: 30s, 5m, 1h, 1d, or whole seconds."""
     return parse_duration(int(text) if text.isdecimal() else text)

@@ -361,6 +361,9 @@ SCHEDULER = Map(
             types.aging,
             "How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts.",
         ),
+        Key(
+            "log_format", types.log_format, "The form of log lines: `json`, `text`, or `auto`: JSON without a terminal."
+        ),
     ),
 )
 

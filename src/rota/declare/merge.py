@@ -27,7 +27,16 @@ IGNORED: Mapping[str, frozenset[str]] = {
     "http": frozenset(),
     "agent_policy": frozenset(),
     "scheduler": frozenset(
-        {"concurrency", "tick", "shutdown_grace", "agent_shutdown_grace", "crash_guard", "aging", "ping_url"}
+        {
+            "concurrency",
+            "tick",
+            "shutdown_grace",
+            "agent_shutdown_grace",
+            "crash_guard",
+            "aging",
+            "log_format",
+            "ping_url",
+        }
     ),
     "retention": frozenset({"output_total"}),
 }

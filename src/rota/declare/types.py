@@ -24,6 +24,7 @@ from rota.model.budgets import Exceeded, Per, Unit
 from rota.model.notifications import Channel
 from rota.model.params import ParamType
 from rota.model.proposals import Approval
+from rota.settings import LogFormat
 from rota.sources.github import LABELS
 
 DURATION: dict[str, Any] = {
@@ -121,6 +122,7 @@ argument = Value(problems.read_argument, {"type": "string", "pattern": r"^\s*[^\
 text = Value(problems.read_text, {"type": "string", "minLength": 1})
 note = Value(problems.read_note, {"type": "string", "maxLength": 1000})
 flag = Value(problems.read_flag, {"type": "boolean"})
+log_format = word(LogFormat)
 switch = Value(problems.read_switch, {"enum": [True, False, "on", "off"]})
 duration = Value(problems.read_duration, DURATION)
 optional_duration = Value(problems.read_duration, DURATION)

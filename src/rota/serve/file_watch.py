@@ -63,7 +63,9 @@ class ServedFile:
         if not await self._held(store):
             try:
                 self._unapplied = await self._load()
-                return self._unapplied.declared.settings
+                settings = self._unapplied.declared.settings
+                log.format = settings.scheduler.log_format
+                return settings
             except ProjectServed:
                 raise  # two schedulers would fire the same jobs
             except RotaError as error:

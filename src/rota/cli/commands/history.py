@@ -4,23 +4,27 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 
-from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.invocation import Invocation, RotaCommand, print_json, print_line
 from rota.cli.output import Cell, Column, colour_of, print_table
 from rota.model.amounts import counted
+from rota.model.clock import iso
+from rota.model.errors import DatabaseBusy, DatabaseGone
 from rota.model.ids import is_id
 from rota.model.serialize import run_json
 from rota.text.ansi import clean_for_terminal, plain
 from rota.text.format import read_instant
 
 if TYPE_CHECKING:
+    from rota.model.records import Run
     from rota.model.spec import JobSpec
     from rota.operations.project.locate import ProjectPaths
-    from rota.operations.runs import SearchResult, Stretch
+    from rota.operations.runs import RunFilter, SearchResult, Stretch
     from rota.store.driver import Store
 
 
@@ -47,6 +51,9 @@ LIMIT = 50
     "--limit", "-n", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="Maximum number of lines."
 )
 @click.option("--all", "each", is_flag=True, help="Print one line per run; do not collapse equal runs.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Print runs as they end, until Ctrl-C; with --json one object per line."
+)
 @click.pass_obj
 def history_command(
     invocation: Invocation,
@@ -62,6 +69,7 @@ def history_command(
     text: str | None,
     limit: int,
     each: bool,
+    follow: bool,
 ) -> None:
     """Show runs, newest first. Equal adjacent runs of a job share a line, `disk-check ×288`; not with --json."""
     from rota.operations.jobs import project_timezone
@@ -80,6 +88,11 @@ def history_command(
             since=read_instant(since, zone, now=now) if since else None,
             until=read_instant(until, zone, now=now) if until else None,
         )
+        if follow:
+            if until:
+                raise click.UsageError("--follow has no end: it goes without --until")
+            first = limit if since or given("limit") else SHOWN_BEFORE
+            _follow_history(invocation, store, text, asked, first=first, zone=zone)
         if invocation.as_json:
             print_json([run_json(run) for run in history_with(store, text, limit=limit, **asked)])
             return
@@ -130,6 +143,68 @@ def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
     ]
 
 
+FOLLOW_SECONDS = 0.5
+SHOWN_BEFORE = 10
+FOLLOWED = (("RUN", 24), ("STATUS", 10), ("REASON", 14), ("ENDED", 8), ("TOOK", 8))
+"""The columns of a followed history and their least widths; the reason in words follows."""
+
+
+def given(option: str) -> bool:
+    """Return whether an option was written."""
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _follow_history(
+    invocation: Invocation, store: "Store", text: str | None, asked: "RunFilter", *, first: int, zone: str
+) -> NoReturn:
+    """Print ended runs of the past, `first` at most, then runs as they end. A scheduler need not run meanwhile."""
+    from rota.model.states import SHOWN
+    from rota.operations.runs import history_with
+    from rota.operations.status.feed import HistoryFollower
+
+    follower = HistoryFollower(store, text, **asked)
+    final = [status.value for status in SHOWN if status.final]
+    chosen: RunFilter = {**asked, "statuses": asked.get("statuses") or final}
+    past = [run for run in history_with(store, text, limit=first, **chosen) if run.status.final] if first else []
+    follower.skip(past)
+    if not invocation.as_json:
+        click.echo("  ".join([*(title.ljust(width) for title, width in FOLLOWED), "WHY"]))
+    failing = False
+    fresh = past[::-1]
+    while True:
+        for run in fresh:
+            _print_ended(invocation, run, zone)
+        if follower.missed:
+            follower.missed = False
+            click.echo("rota: some runs are missing here: their changes were removed before they were read", err=True)
+        invocation.pause(FOLLOW_SECONDS)
+        try:
+            fresh = follower.look()
+            failing = False
+        except (DatabaseGone, DatabaseBusy) as error:
+            if not failing:
+                click.echo(f"rota: {error}; retrying", err=True)
+            fresh, failing = [], True
+
+
+def _print_ended(invocation: Invocation, run: "Run", zone: str) -> None:
+    from rota.operations.text import shown_status, took, why_words
+    from rota.text.format import clock_time
+
+    if invocation.as_json:
+        print_line(run_json(run))
+        return
+    now = invocation.now()
+    count = f" ×{run.count:,}" if run.count and run.count > 1 else ""
+    texts = [f"{run.handle}{count}", shown_status(run), run.reason.value if run.reason else ""]
+    texts += [clock_time(run.finished_at or run.created_at, zone), took(run, now=now)]
+    cells = [text.ljust(width) for text, (_, width) in zip(texts, FOLLOWED, strict=True)]
+    colour = colour_of(run)
+    if colour is not None:
+        cells[1] = click.style(cells[1], fg=colour)
+    click.echo("  ".join([*cells, plain(why_words(run, zone, now=now))]).rstrip())
+
+
 def show_matches(invocation: Invocation, text: str, *, name: str | None, since: str | None, limit: int) -> None:
     """Print the lines that contain `text`, of one run, a job's runs or all runs, newest first."""
     from rota.operations.jobs import project_timezone
@@ -174,7 +249,9 @@ Look = Callable[[], OutputSource]
 
 @click.command("logs", cls=RotaCommand)
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the output until the run ends; with --json one object per line."
+)
 @click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Print only the last N lines.")
 @click.option("--transcript", is_flag=True, help="Print the prompt, turns, tool calls and results of an agent's run.")
 @click.option("--raw", is_flag=True, help="Print the raw output with control characters; for agents, the raw events.")
@@ -214,15 +291,15 @@ def logs_command(
         raise click.UsageError("--since belongs to --grep" if since else "name a RUN, or look for a text with --grep")
     if transcript and (follow or raw or lines is not None):
         raise click.UsageError("--transcript goes with none of --follow, --tail and --raw")
-    if follow and invocation.as_json:
-        raise click.UsageError("--follow and --json cannot be combined")
     with invocation.store() as (place, store):
         if transcript:
             _print_transcript(invocation, place, store, _meant(invocation, store, run, follow=False))
             return
         look = _look_at(invocation, place, store, _meant(invocation, store, run, follow=follow))
         source = look()
-        if invocation.as_json:
+        if invocation.as_json and follow:
+            _follow_as_json(invocation, place, look, lines, raw=raw)
+        elif invocation.as_json:
             print_json({"run": source.name, "output": _text(place, source, lines, raw=raw), "note": source.note})
         elif follow and not source.final:
             _follow(invocation, place, look, lines, raw=raw)
@@ -336,6 +413,27 @@ def _follow(invocation: Invocation, place: "ProjectPaths", look: Look, lines: in
         source = look()
         _print_lines(reader.lines())
     _print_lines(reader.rest())
+
+
+def _follow_as_json(invocation: Invocation, place: "ProjectPaths", look: Look, lines: int | None, *, raw: bool) -> None:
+    """Print each line as a JSON object; the last object has the status. `time` is null for a line of the past."""
+    from rota.operations.output import follow
+
+    source = look()
+    reader = follow(place.state, source.id, raw=raw, spec=source.spec)
+    found = reader.lines()
+    past = found if lines is None else found[max(len(found) - lines, 0) :]
+    for text in past:
+        print_line({"run": source.name, "time": None, "text": text})
+    while True:
+        goes_on = not source.final and source.attended
+        for text in reader.lines() if goes_on else reader.rest():
+            print_line({"run": source.name, "time": iso(invocation.now()), "text": text})
+        if not goes_on:
+            break
+        invocation.pause(POLL_SECONDS)
+        source = look()
+    print_line({"run": source.name, "time": iso(invocation.now()), "status": source.status, "note": source.note})
 
 
 def _print_last(found: list[str], lines: int | None) -> None:

@@ -1,7 +1,9 @@
 """The feed of changes, for followers and observers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Unpack
 
 from msgspec import Struct
 
@@ -10,10 +12,12 @@ from rota.model.serialize import run_json
 from rota.model.states import Status
 from rota.operations.jobs import JobView
 from rota.operations.questions.views import question_json
+from rota.operations.runs import RunFilter, chosen_of, wanted_text
 from rota.operations.views import job_json
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, groups, jobs, questions, queue, runs
 from rota.store.tables.audit import Change
+from rota.store.tables.run_queries import RunSelection
 
 MAX_CHANGES = 1000
 """With more changes than this, a follower reads everything again."""
@@ -86,6 +90,65 @@ def _names(kind: str, run: Run, *, newest: bool) -> tuple[str, ...]:
     if run.status.final:  # a change of an older version, without the name of its event
         return ("run.finished",)
     return ("run.started" if run.status is Status.RUNNING else "run.waiting",)
+
+
+READS_KEPT = 10
+"""So many earlier reads are repeated: PostgreSQL numbers changes before they are committed."""
+
+
+class HistoryFollower:
+    """Finds the runs that end, each once, without those that a filter leaves out."""
+
+    def __init__(self, store: Store, text: str | None = None, **asked: Unpack[RunFilter]) -> None:
+        self._store = store
+        self._text = None if text is None else wanted_text(text)
+        self._asked = asked
+        store.read(partial(chosen_of, asked=asked))  # refuses unknown names before anything is printed
+        self._floors = deque([newest(store)], maxlen=READS_KEPT)
+        self._seen: dict[str, int] = {}
+        self.missed = False
+        """Whether changes were pruned before they were read; the caller resets it."""
+
+    def skip(self, shown: Iterable[Run]) -> None:
+        """Note runs that are shown already."""
+        self._seen.update((run.id, self._floors[-1]) for run in shown)
+
+    def look(self) -> list[Run]:
+        """Return the runs that ended since the last call, the first one first."""
+        ended, last = self._store.read(self._read)
+        floor = self._floors[0]
+        self._floors.append(last)
+        self._seen = {run_id: seq for run_id, seq in self._seen.items() if seq >= floor}
+        return sorted(ended, key=lambda run: (run.finished_at or run.created_at, run.id))
+
+    def _read(self, db: Database) -> tuple[list[Run], int]:
+        bounds, at = audit.bounds(db), self._floors[0]
+        if bounds.last and at < bounds.first - 1:
+            self.missed, at = True, bounds.first - 1
+        fresh: dict[str, int] = {}
+        while changes := audit.changes_after(db, at, limit=MAX_CHANGES):
+            at = changes[-1].seq
+            moved = [one for one in changes if one.kind.startswith("run") and one.kind != "run.changed"]
+            fresh.update((change.subject, change.seq) for change in moved)
+        new = [run_id for run_id in fresh if run_id not in self._seen]
+        ended = [run for run in queue.runs_of(db, new) if run.status.final]
+        self._seen.update((run.id, fresh[run.id]) for run in ended)
+        chosen = chosen_of(db, self._asked)
+        return [run for run in ended if chosen is not None and self._matches(run, chosen)], max(at, self._floors[-1])
+
+    def _matches(self, run: Run, chosen: RunSelection) -> bool:
+        job_id, job_ids, statuses = chosen.get("job_id"), chosen.get("job_ids"), chosen.get("statuses")
+        reasons, triggers = chosen.get("reasons"), chosen.get("triggers")
+        words = {run.status.value, f"{run.status}/{run.reason}"}
+        said = f"{run.result_summary or ''}\n{run.error or ''}".casefold()
+        return (
+            job_id in (None, run.job_id)
+            and (job_ids is None or run.job_id in job_ids)
+            and (statuses is None or not words.isdisjoint(statuses))
+            and (reasons is None or run.reason in reasons)
+            and (triggers is None or run.trigger in triggers)
+            and (self._text is None or self._text in said)
+        )
 
 
 READS_AFTER_CHANGE = 3
