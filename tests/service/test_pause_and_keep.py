@@ -15,6 +15,7 @@ pytestmark = pytest.mark.xdist_group("service")
 
 A_SECOND = timedelta(seconds=1)
 BUSY = """
+scheduler: {tick: 1s}
 defaults: {retry: false}
 jobs:
   tick: {interval: 1s, anchor: fixed, command: [echo, hi], overlap: allow}
