@@ -92,7 +92,7 @@ def test_r23_an_innocent_process_with_the_keepers_old_pid_is_left_alone(
     pretend(project, pid=innocent.pid)
     project.serve()
     project.until_told("long", [("FAILED", "process_restarted")])
-    assert gone(pid)
+    until(lambda: gone(pid), what="the tree to be dead")
     assert innocent.poll() is None
 
 

@@ -121,7 +121,7 @@ def test_a_stop_while_the_database_is_gone_ends_and_the_next_start_records_what_
     until(lambda: "database unreachable" in machine.log(), what="it to miss the database")
     server.terminate()
     assert ended(server) == 69
-    assert all(gone(pid) for pid in tree)
+    until(lambda: all(gone(pid) for pid in tree), what="its tree to end")
     assert "a result could not be stored" in machine.log()
     way.admit()
     (machine.folder / "go").touch()

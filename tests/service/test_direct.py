@@ -136,7 +136,7 @@ def test_the_death_of_its_caller_cancels_a_call_and_ends_its_processes(served: P
     caller.ends()
     found = ended_call(served, told["id"])
     assert (found["status"], found["reason"]) == ("CANCELLED", "requested")
-    assert gone(told["pid"])
+    until(lambda: gone(told["pid"]), what="the keeper to end, which told the outcome before")
 
 
 def test_a_call_survives_the_death_of_the_scheduler_under_its_keeper(served: Project) -> None:
@@ -182,7 +182,7 @@ def test_ctrl_c_cancels_a_running_call(served: Project) -> None:
     assert caller.ends()[0] == 130
     found = ended_call(served, told["id"])
     assert (found["status"], found["reason"]) == ("CANCELLED", "requested")
-    assert gone(told["pid"])
+    until(lambda: gone(told["pid"]), what="the keeper to end, which told the outcome before")
 
 
 def test_waiting_callers_are_told_when_the_scheduler_stops(served: Project) -> None:

@@ -156,5 +156,5 @@ def test_a_function_whose_scheduler_is_killed_during_its_check_runs_again_and_th
     project.serve()
     project.until_told("call", [("FAILED", "process_restarted"), ("COMPLETED", None)])
     first, second = pids.read_text().split()
-    assert gone(int(first))
+    until(lambda: gone(int(first)), what="the first check to end")
     assert first != second

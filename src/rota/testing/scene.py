@@ -218,9 +218,9 @@ class Scene:
                 calm = 0
             calm += await _turn_of_the_loop()
 
-    async def settle(self) -> None:
-        """Run everything that is due at this instant of the fake clock."""
-        again = False
+    async def settle(self, *, passed: bool = False) -> None:
+        """Run everything that is due at this instant of the fake clock. `passed`: only time passed since the last."""
+        again = passed
         while True:
             self.processes.end_due()
             before = self.store.changes
@@ -231,7 +231,7 @@ class Scene:
                 self._due[loop.name] = await loop.turn()
                 assert loop.pulse.error is None, f"the {loop.name} loop failed: {loop.pulse.error}"
                 await self.quiet()
-            if not (again and self.trusts_wakes and self.store.changes == before):
+            if not (again and self.trusts_wakes and (passed or self.store.changes == before)):
                 self.engine.claim_now()
             await self.quiet()
             if self.store.changes == before:
@@ -265,7 +265,7 @@ class Scene:
         await self.settle()
         while (due := self.next_due()) is not None and due <= until:
             self.clock.advance(max(due - self.clock.now(), timedelta(milliseconds=1)))
-            await self.settle()
+            await self.settle(passed=True)
         self.clock.advance(until - self.clock.now())
         await self.settle()
 
