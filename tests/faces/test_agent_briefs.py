@@ -163,7 +163,10 @@ def test_doctor_counts_what_was_kept_and_tells_how_it_goes(agents: Project) -> N
     [finding] = [one for one in agents.json("doctor")["findings"] if one["topic"] == "worktrees"]
     assert finding["level"] == "note"
     assert finding["text"] == f"1 kept in {Path(tree.path).parent}: rota/fix-1 (it has commits)"
-    assert finding["remedy"] == f"in /srv/api: git worktree remove {tree.path} && git branch -d rota/fix-1"
+    assert (
+        finding["remedy"]
+        == "`rota worktrees` lists them; `rota worktrees merge fix:1`, or `rota worktrees discard fix:1`"
+    )
 
 
 def test_doctor_looks_for_the_program_of_the_step_after_an_agent(project: Project) -> None:

@@ -49,6 +49,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.RunIsFinal: REFUSED,
     model.RunUnfinished: REFUSED,
     model.SessionUnusable: REFUSED,
+    model.WorktreeRefused: REFUSED,
     model.RunCompleted: REFUSED,
     model.NotQueued: REFUSED,
     model.Immutable: REFUSED,

@@ -47,6 +47,7 @@ MODULES = {
     "mcp": "agents",
     "attach": "sessions",
     "fork": "sessions",
+    "worktrees": "sessions",
     "deliveries": "notify",
     "doctor": "verify",
     "audit": "verify",

@@ -47,6 +47,7 @@ OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
         ("questions", "list questions to people"),
         ("answer, grants", "a question; allowed calls"),
         ("attach, fork", "enter a session; fork it"),
+        ("worktrees", "kept work: merge, discard"),
         ("mcp, touch", "agents' tools; activity"),
     ),
     "Operate": (

@@ -203,7 +203,7 @@ STATUSES: dict[type[RotaError], int] = {
     **dict.fromkeys((model.UnknownJob, model.UnknownRun, model.UnknownGroup, model.UnknownAccount), 404),
     **dict.fromkeys((model.UnknownWorker, model.UnknownTarget, model.NothingNeeds, model.UnknownDelivery), 404),
     model.UnknownQuestion: 404,
-    model.SessionUnusable: 409,
+    **dict.fromkeys((model.SessionUnusable, model.WorktreeRefused), 409),
     model.UnknownGrant: 404,
     model.UnknownToken: 404,
     **dict.fromkeys((model.UnknownAgent, model.UnknownTool, model.ProjectMissing, model.NotApplied), 404),

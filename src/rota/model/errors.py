@@ -479,6 +479,14 @@ class SessionUnusable(RotaError, code="session_unusable"):
         self.handle = handle
 
 
+class WorktreeRefused(RotaError, code="worktree_refused"):
+    """A kept worktree cannot be merged or discarded now."""
+
+    def __init__(self, handle: str, why: str, *, hint: str) -> None:
+        super().__init__(f"{handle} {why}", hint=hint)
+        self.handle = handle
+
+
 class SpawnerLost(SpawnFailed, code="spawner_lost"):
     """The spawner process exited before it answered."""
 

@@ -1,7 +1,8 @@
-"""Creation, inspection and removal of git worktrees by git's command line. Blocking: call it in a thread."""
+"""Creation, inspection, merge and removal of git worktrees by git's command line. Blocking: call it in a thread."""
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,14 @@ _HINTS = {
 }
 
 
+QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+"""Options with which git starts no program of a folder that an agent has written."""
+PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-renames")
+NESTED = re.compile(r"^:000000 160000 .*\t(.+)$", re.MULTILINE)
+"""The raw line of a repository that was added inside another one."""
+MERGE_CONFLICT = 1
+
+
 class GitCheckout(Struct, frozen=True):
     """The place of a folder in git: its repository, its path below the top, the commit that is checked out."""
 
@@ -43,6 +52,24 @@ class Look(Struct, frozen=True):
 
     commits: bool
     changes: bool
+
+
+class WorktreeContent(Struct, frozen=True):
+    """The work in a worktree beyond its base: `untracked` and `changed` count files without a commit."""
+
+    commits: int
+    files: int
+    insertions: int
+    deletions: int
+    changed: int
+    untracked: int
+    head: str
+    """The commit that is checked out."""
+
+    @property
+    def uncommitted(self) -> int:
+        """The files whose work no commit has."""
+        return self.changed + self.untracked
 
 
 def locate(folder: str) -> GitCheckout:
@@ -72,6 +99,92 @@ def look(repository: str, path: str, *, branch: str, base: str) -> Look:
     return Look(commits=tips != {base}, changes=bool(changed))
 
 
+def content(path: str, *, base: str) -> WorktreeContent:
+    """Return the work in a worktree beyond its base; files that git ignores do not count."""
+    stat = _git(*QUIET, "diff", *PLAIN_DIFF, "--shortstat", base, at=path)
+    figures = {word: int(number) for number, word in re.findall(r"(\d+) (file|insertion|deletion)", stat)}
+    status = _git(*QUIET, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", at=path).split(
+        "\0"
+    )
+    untracked = sum(line.startswith("??") for line in status)
+    commits = int(_git("rev-list", "--count", f"{base}..HEAD", at=path))
+    head = _git("rev-parse", "--verify", "HEAD^{commit}", at=path).strip()
+    return WorktreeContent(
+        commits=commits,
+        files=figures.get("file", 0),
+        insertions=figures.get("insertion", 0),
+        deletions=figures.get("deletion", 0),
+        changed=sum(map(bool, status)) - untracked,
+        untracked=untracked,
+        head=head,
+    )
+
+
+def tip(repository: str, branch: str) -> str | None:
+    """Return the commit of a branch, None for no such branch."""
+    return _tip(repository, branch)
+
+
+def current_branch(repository: str) -> str | None:
+    """Return the branch that is checked out, None for a commit without a branch."""
+    done = _run("symbolic-ref", "--quiet", "--short", "HEAD", at=repository)
+    return done.output.strip() or None if done.code == 0 else None
+
+
+def changed_files(repository: str) -> list[str]:
+    """Return the tracked files with changes that no commit has."""
+    status = _git(*QUIET, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", at=repository)
+    return [line[3:] for line in status.split("\0") if line]
+
+
+def changes_between(repository: str, base: str, tip: str) -> list[str]:
+    """Return the files, relative to the top of the repository, that differ between two commits."""
+    names = _git("diff", *PLAIN_DIFF, "--name-only", "-z", base, tip, at=repository)
+    return [name for name in names.split("\0") if name]
+
+
+def nested(repository: str, base: str, tip: str) -> list[str]:
+    """Return the repositories inside a repository that a commit adds: git stores no files of them."""
+    return NESTED.findall(_git("diff", *PLAIN_DIFF, "--raw", base, tip, at=repository))
+
+
+def conflicts(repository: str, tip: str) -> list[str]:
+    """Return the files in which a merge would conflict; changes nothing. An old git cannot tell and returns none."""
+    done = _run("merge-tree", "--write-tree", "--name-only", "--no-messages", "HEAD", tip, at=repository)
+    return done.output.split("\n")[1:-1] if done.code == MERGE_CONFLICT else []
+
+
+def commit_all(path: str, message: str) -> str:
+    """Commit everything in a worktree without hooks; return the commit."""
+    _git(*QUIET, "add", "--all", at=path)
+    _git(*QUIET, "commit", "--quiet", "--no-verify", "--message", message, at=path)
+    return _git("rev-parse", "--verify", "HEAD^{commit}", at=path).strip()
+
+
+def merge(repository: str, tip: str, *, message: str) -> str:
+    """Merge a commit into the branch that is checked out, without hooks; return the new commit.
+
+    A merge that fails is undone.
+    """
+    try:
+        _git(*QUIET, "merge", "--quiet", "--no-verify", "-m", message, tip, at=repository)
+    except WorkspaceFailed:
+        with contextlib.suppress(WorkspaceFailed):  # nothing to undo where git refused before it began
+            _git(*QUIET, "merge", "--abort", at=repository)
+        raise
+    return _git("rev-parse", "--verify", "HEAD^{commit}", at=repository).strip()
+
+
+def drop(repository: str, path: str, *, branch: str) -> None:
+    """Remove a worktree with everything in it, and its branch."""
+    if os.path.lexists(path):
+        _git(*QUIET, "worktree", "remove", "--force", "--force", path, at=repository)
+    _git("worktree", "prune", at=repository)
+    found = _tip(repository, branch)
+    if found is not None:
+        _git("update-ref", "-d", f"refs/heads/{branch}", found, at=repository)
+
+
 def remove(repository: str, path: str, *, branch: str, base: str) -> None:
     """Remove a worktree without changes, and its branch unless it has moved."""
     try:
@@ -92,8 +205,29 @@ def _tip(repository: str, branch: str) -> str | None:
     )
 
 
+class GitEnd(Struct, frozen=True):
+    """The end of a git process."""
+
+    code: int
+    output: str
+    errors: str
+
+
 def _git(*words: str, at: str) -> str:
     """Run git in a folder and return its output, or raise WorkspaceFailed with its message and a hint."""
+    done = _run(*words, at=at)
+    if done.code != 0:
+        raise _failure(words, f"{done.errors}\n{done.output if _command(words) == 'merge' else ''}", at=at)
+    return done.output
+
+
+def _command(words: tuple[str, ...]) -> str:
+    """Return the subcommand of git after its options."""
+    return words[len(QUIET)] if words[: len(QUIET)] == QUIET else words[0]
+
+
+def _run(*words: str, at: str) -> GitEnd:
+    """Run git in a folder; raise WorkspaceFailed if it cannot be started or takes too long."""
     program = shutil.which("git")
     if program is None:
         raise WorkspaceFailed("git was not found on the scheduler's PATH", hint="install git")
@@ -118,13 +252,11 @@ def _git(*words: str, at: str) -> str:
             os.killpg(process.pid, signal.SIGKILL)  # with its hooks
         process.communicate()
         hint = "check the repository: a hook or a lock may block git"
-        raise WorkspaceFailed(f"git {words[0]} took longer than {GIT_SECONDS:g} s in {at}", hint=hint) from None
-    if process.returncode != 0:
-        raise _failure(words, errors.decode("utf-8", "replace"), at=at)
-    return written.decode("utf-8", "surrogateescape")
+        raise WorkspaceFailed(f"git {_command(words)} took longer than {GIT_SECONDS:g} s in {at}", hint=hint) from None
+    return GitEnd(process.returncode, written.decode("utf-8", "surrogateescape"), errors.decode("utf-8", "replace"))
 
 
 def _failure(words: tuple[str, ...], errors: str, *, at: str) -> WorkspaceFailed:
     text = "; ".join(line.strip() for line in errors.splitlines() if line.strip())[:ERROR_LIMIT]
     hint = next((hint for part, hint in _HINTS.items() if part in text.lower()), f"try the same by hand in {at}")
-    return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'no message'}", hint=hint)
+    return WorkspaceFailed(f"git {_command(words)} failed in {at}: {text or 'no message'}", hint=hint)

@@ -1,17 +1,30 @@
-"""`rota attach` and `fork`."""
+"""`rota attach`, `fork` and `worktrees`."""
 
 import os
 import shutil
 import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.commands.run import follow_run, force_option, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
-from rota.model.errors import SpawnFailed
+from rota.cli.main import RotaGroup
+from rota.cli.output import Cell, Column, print_table
+from rota.model.amounts import counted
+from rota.model.errors import SpawnFailed, WorktreeRefused
 from rota.model.questions import Door
 from rota.model.serialize import run_json
+from rota.text.ansi import plain
+from rota.text.format import ago
+
+if TYPE_CHECKING:
+    from rota.operations.worktrees import KeptWorktree
+    from rota.runners.worktree import WorktreeContent
+
+GONE = "`rota worktrees discard` removes it from the list"
 
 
 @click.command("attach", cls=RotaCommand)
@@ -96,3 +109,121 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
         idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"
         click.echo(f"{of}  forked as {born.handle}{idle}   rota logs -f {born.handle}")
     return NO_SCHEDULER if follow else 0
+
+
+@click.group("worktrees", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def worktrees_command(ctx: click.Context) -> None:
+    """List the kept worktrees of agents' runs with their work, oldest first."""
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.operations.worktrees import list_worktrees, worktree_json
+
+    with invocation.store() as (place, store):
+        found = list_worktrees(store, scope=place.scope)
+    if invocation.listed(found, worktree_json, none="no kept worktrees", scoped=True):
+        return
+    titles = [Column(title) for title in ("RUN", "BRANCH", "COMMITS", "DIFF", "UNCOMMITTED", "AGE")]
+    print_table([*titles, Column("KEPT", flexible=True)], [_row(kept, now=invocation.now()) for kept in found])
+    click.echo("rota worktrees merge RUN   rota worktrees discard RUN   rota worktrees open RUN")
+
+
+def _row(kept: "KeptWorktree", *, now: datetime) -> "list[Cell | str]":
+    tree, content = kept.tree, kept.content
+    age = ago(tree.made_at, now)
+    if content is None:
+        return [tree.handle, tree.branch, "", "", "", age, Cell(plain(kept.problem), "yellow")]
+    uncommitted = Cell(counted(content.uncommitted, "file"), "yellow") if content.uncommitted else "none"
+    return [tree.handle, tree.branch, str(content.commits), _diff(content), uncommitted, age, plain(tree.kept_why)]
+
+
+def _diff(content: "WorktreeContent") -> str:
+    return f"+{content.insertions:,} -{content.deletions:,} in {counted(content.files, 'file')}"
+
+
+@worktrees_command.command("merge", cls=RotaCommand)
+@click.argument("run")
+@click.option("--commit", "message", metavar="MESSAGE", default="", help="Commit changes in the worktree first.")
+@click.option("--yes", is_flag=True, help="Also merge changes of rota.yaml and the files that it includes.")
+@dry_run_option
+@click.pass_obj
+def merge(invocation: Invocation, *, run: str, message: str, yes: bool, dry_run: bool) -> None:
+    """Merge the branch of RUN into the branch that its repository has checked out; then remove worktree and branch.
+
+    Refused, and nothing changed: a merge that would conflict, a repository with changes that no commit has, changes in
+    the worktree without --commit, and a worktree in which a run works. No hook of git runs.
+    """
+    from rota.operations.worktrees import merge_worktree, worktree_json
+
+    with invocation.store() as (place, store):
+        done = merge_worktree(store, place, run, now=invocation.now(), message=message, yes=yes, dry_run=dry_run)
+    tree = done.kept.tree
+    if invocation.as_json:
+        print_json({**worktree_json(done.kept), "into": done.into, "commit": done.commit, "dry_run": dry_run})
+    elif done.commit is None:
+        click.echo(f"{tree.handle}  {tree.branch} would be merged into {done.into} in {tree.repository}")
+        click.echo("nothing was changed (--dry-run)")
+    else:
+        click.echo(f"{tree.handle}  merged {tree.branch} into {done.into} as {done.commit[:7]} in {tree.repository}")
+
+
+@worktrees_command.command("discard", cls=RotaCommand)
+@click.argument("run")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
+@dry_run_option
+@click.pass_obj
+def discard(invocation: Invocation, *, run: str, yes: bool, dry_run: bool) -> int:
+    """Remove the kept worktree of RUN and its branch, with all work in it, after a confirmation prompt.
+
+    Changes that no commit has are lost. The audit log keeps the last commit of the branch.
+    """
+    from rota.operations.worktrees import discard_worktree, show_worktree, worktree_json
+
+    with invocation.store() as (place, store):
+        kept = show_worktree(store, run)
+        if not invocation.as_json:
+            click.echo(f"{kept.tree.handle}  {kept.tree.branch}  {_loss(kept)}  {kept.tree.path}")
+        needs = "discarding needs confirmation: pass --yes, or try --dry-run first"
+        if not dry_run and not yes and not invocation.confirm("remove all of it?", needs=needs):
+            click.echo("nothing was removed", err=True)
+            return 1
+        if not dry_run:
+            discard_worktree(store, place, kept.tree.run_id, now=invocation.now())
+    if invocation.as_json:
+        print_json({**worktree_json(kept), "dry_run": dry_run})
+    else:
+        click.echo("nothing was changed (--dry-run)" if dry_run else "removed")
+    return 0
+
+
+def _loss(kept: "KeptWorktree") -> str:
+    """Return the work in a worktree in words."""
+    content = kept.content
+    if content is None:
+        return plain(kept.problem)
+    return f"{counted(content.commits, 'commit')}, {_diff(content)}, {counted(content.uncommitted, 'file')} uncommitted"
+
+
+@worktrees_command.command("open", cls=RotaCommand)
+@click.argument("run")
+@click.option("--print", "only_print", is_flag=True, help="Print the folder and open nothing.")
+@click.pass_obj
+def open_folder(invocation: Invocation, *, run: str, only_print: bool) -> None:
+    """Open the folder of the kept worktree of RUN in the file manager, and print it."""
+    from rota.operations.worktrees import show_worktree, worktree_json
+
+    with invocation.store() as (_, store):
+        kept = show_worktree(store, run)
+        if not os.path.isdir(kept.tree.path):
+            raise WorktreeRefused(kept.tree.handle, f"has a worktree that is gone: {kept.tree.path}", hint=GONE)
+        if not only_print and not invocation.as_json:
+            store.write(lambda _db: None)  # recorded in the audit log
+    if invocation.as_json:
+        print_json(worktree_json(kept))
+        return
+    click.echo(kept.tree.path)
+    if not only_print:
+        click.launch(kept.tree.path)

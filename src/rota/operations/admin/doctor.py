@@ -386,8 +386,8 @@ def _worktrees(db: Database) -> Iterator[Finding]:
     shown = ", ".join(f"{one.branch} ({one.kept_why})" for one in kept[:NAMES_SHOWN])
     more = f" and {len(kept) - NAMES_SHOWN} more" if len(kept) > NAMES_SHOWN else ""
     text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{more}"
-    first = kept[0]
-    remedy = f"in {first.repository}: git worktree remove {first.path} && git branch -d {first.branch}"
+    first = kept[0].handle
+    remedy = f"`rota worktrees` lists them; `rota worktrees merge {first}`, or `rota worktrees discard {first}`"
     yield Finding("worktrees", Severity.NOTE, text, remedy)
 
 

@@ -459,7 +459,7 @@ def _old_worktrees(db: Database, *, now: datetime, scope: str) -> Iterator[Atten
         oldest, newest = worktrees[0], worktrees[-1]
         count = counted(len(worktrees), "worktree was", "worktrees were")
         what = f"{count} kept for more than a week, the oldest at {oldest.path}: {oldest.kept_why}"
-        command = f"rota show {oldest.handle}"
+        command = "rota worktrees"
         yield Attention(name, what, command, kind=ItemKind.WORKTREE, sign=newest.run_id, subject=oldest.handle)
 
 
