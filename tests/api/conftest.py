@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 
 from rota.http.app import around, make_routes
-from rota.http.context import ServerContext
+from rota.http.context import AnswerCache, ServerContext
 from rota.http.feed import Feed
 from rota.http.security import Authenticator
 from rota.model.records import Outcome
@@ -58,6 +58,7 @@ class Api:
             project.state,
             environ={"HOME": str(project.folder)},
             feed=Feed(self.store),
+            answers=AnswerCache(self.store.commits(), project.clock),
         )
         desk = TokenDesk(self.store, project.clock)
         self.doorman = Authenticator(project.clock, token=lambda: self.token, desk=desk)

@@ -1,10 +1,12 @@
 """Another process changed something: all loops look again, and what is claimed does not wait for what they read."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from rota.engine.loops.loop import Loop
+from rota.engine.membership.control import WakeSocket, ask
 from rota.engine.transactions.claim import Claimed
 from tests.engine.conftest import command
 from tests.scene import Scene
@@ -75,3 +77,32 @@ async def test_who_claims_nothing_looks_all_the_same(scene: Scene) -> None:
         scene.engine.wake()
         await looked.wait()
     await scene.engine.end()
+
+
+@pytest.mark.parametrize(
+    ("question", "wakes"), [("status", False), ("login", False), ("pauses", True), ("nonsense", True)]
+)
+async def test_a_look_at_the_scheduler_wakes_no_loop_and_a_change_does(
+    tmp_path: Path, question: str, *, wakes: bool
+) -> None:
+    """A client that polls the status would otherwise keep all loops busy."""
+    woken: list[str] = []
+    wake_socket = WakeSocket(tmp_path, wake=lambda: woken.append(question), answer=lambda asked: {"pid": asked["ask"]})
+    try:
+        told = await asyncio.to_thread(ask, tmp_path, {"ask": question}, timeout=LONGEST_WAIT)
+    finally:
+        wake_socket.close()
+    assert told == {"pid": question}
+    assert bool(woken) is wakes
+
+
+async def test_a_message_that_cannot_be_read_wakes_the_loops(tmp_path: Path) -> None:
+    woken = asyncio.Event()
+    wake_socket = WakeSocket(tmp_path, wake=woken.set, answer=lambda _asked: {})
+    try:
+        told = await asyncio.to_thread(ask, tmp_path, {"what": 1}, timeout=LONGEST_WAIT)
+        async with asyncio.timeout(LONGEST_WAIT):
+            await woken.wait()
+    finally:
+        wake_socket.close()
+    assert told == {"error": "'ask'"}

@@ -1,13 +1,16 @@
 """The context of a request, and how routes are declared."""
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from anyio.to_thread import run_sync
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 from fastapi._compat import ModelField
@@ -36,6 +39,52 @@ PREFIX = "/api/v1"
 MAX_TARGET = 200
 
 
+KEPT_ANSWERS = 16
+KEPT_BYTES = 256 * 1024
+"""The longest answer that is kept."""
+
+
+class _Kept(NamedTuple):
+    version: int
+    at: float
+    answer: "asyncio.Future[bytes]"
+
+
+class AnswerCache:
+    """Bodies of answers that stay right until the next commit: any number of pollers cost one look at the database.
+
+    Without a number of commits (PostgreSQL) each request looks. Call it on the event loop of the server.
+    """
+
+    def __init__(self, commits: Callable[[], int | None] | None, clock: Clock) -> None:
+        self._commits = commits
+        self._clock = clock
+        self._kept: dict[Hashable, _Kept] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], bytes], *, within: float = math.inf) -> bytes:
+        """Return the kept body of `key`, or make one in a worker thread; concurrent requests share it.
+
+        `within`: the seconds after which a body is made again even without a commit, since it also tells other things.
+        """
+        version = None if self._commits is None else self._commits()
+        if version is None:
+            return await run_sync(make)
+        kept, at = self._kept.get(key), self._clock.monotonic()
+        if kept is None or kept.version != version or not 0 <= at - kept.at < within:
+            if len(self._kept) >= KEPT_ANSWERS:
+                self._kept.clear()
+            kept = self._kept[key] = _Kept(version, at, asyncio.ensure_future(run_sync(make)))
+            kept.answer.add_done_callback(partial(self._made, key))
+        return await asyncio.shield(kept.answer)
+
+    def _made(self, key: Hashable, answer: "asyncio.Future[bytes]") -> None:
+        """Forget an answer that failed or is too long."""
+        failed = answer.cancelled() or answer.exception() is not None
+        kept = self._kept.get(key)
+        if kept is not None and kept.answer is answer and (failed or len(answer.result()) > KEPT_BYTES):
+            del self._kept[key]
+
+
 class ServerContext(Struct, frozen=True):
     """The project that is served."""
 
@@ -54,6 +103,8 @@ class ServerContext(Struct, frozen=True):
     """The settings of the scheduler; None if unknown."""
     totals: RunTotals = field(default_factory=RunTotals)
     """The sums of past days for the metrics."""
+    answers: AnswerCache | None = None
+    """The answers that many pollers share; None: each request looks."""
 
 
 class RequestContext(Struct, frozen=True):
@@ -87,6 +138,13 @@ class RequestContext(Struct, frozen=True):
     def clock(self) -> Clock:
         """The clock of the server."""
         return self.context.clock
+
+    async def shared(self, key: Hashable, make: Callable[[], Any], *, within: float = math.inf) -> bytes:
+        """Return the body of a JSON answer that does not depend on the caller; see `AnswerCache`."""
+        answers = self.context.answers
+        if answers is None:
+            return await run_sync(lambda: encoded(make()))
+        return await answers.get(key, lambda: encoded(make()), within=within)
 
     def wake(self, *, dry_run: bool = False) -> None:
         """Wake the scheduler after a change; a dry run changed nothing."""
@@ -245,11 +303,16 @@ class JsonAnswer(JSONResponse):
     """A JSON answer; operations return fixed shapes, so values are not validated again."""
 
     def render(self, content: Any) -> bytes:
-        """Return the body; a text with half of a surrogate pair, which only `json` writes, as it is stored."""
-        try:
-            return encode(content)
-        except UnicodeEncodeError:
-            return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        """Return the body."""
+        return encoded(content)
+
+
+def encoded(content: Any) -> bytes:
+    """Return a value as JSON; a text with half of a surrogate pair, which only `json` writes, as it is stored."""
+    try:
+        return encode(content)
+    except UnicodeEncodeError:
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

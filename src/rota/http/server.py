@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rota.declare.readers import DEFAULT_PORT, split_listen
 from rota.http.app import make_app
-from rota.http.context import ServerContext
+from rota.http.context import AnswerCache, ServerContext
 from rota.http.feed import Feed
 from rota.http.security import Authenticator
 from rota.log import log
@@ -35,7 +35,7 @@ from rota.operations.admin.access import Codes, ended_sessions, make_token, read
 from rota.operations.admin.tokens import TokenDesk
 from rota.runners.processes import port_owner
 from rota.settings import Http, Settings
-from rota.store.driver import Store
+from rota.store.driver import OpenStore
 
 MAX_CONNECTIONS = 2_000
 SPARE = 16
@@ -284,7 +284,7 @@ class HttpServerThread:
 
     def __init__(
         self,
-        store: Store,
+        store: OpenStore,
         clock: Clock,
         *,
         folder: Path,
@@ -311,6 +311,7 @@ class HttpServerThread:
             secure=wanted.encrypted,
             feed=self.feed,
             settings=settings,
+            answers=AnswerCache(store.commits(), clock),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None

@@ -68,7 +68,7 @@ def list_jobs(store: Store, *, labels: Sequence[str] = (), retired: bool = False
 
     def read(db: Database) -> list[JobView]:
         chosen = [job for job in jobs.all_jobs(db) if has_labels(job, labels) and (retired or job.retired_at is None)]
-        return [job_view(db, job) for job in chosen]
+        return job_views(db, chosen)
 
     return store.read(read)
 
@@ -80,8 +80,15 @@ def has_labels(job: Job, labels: Sequence[str]) -> bool:
 
 def job_view(db: Database, job: Job) -> JobView:
     """Return a job with its unfinished and newest runs."""
-    newest = run_queries.newest_runs(db, job.id, limit=LAST_OUTCOMES)
-    return JobView(job, tuple(run_queries.some_unfinished_runs(db, job.id, limit=UNFINISHED_SHOWN)), tuple(newest))
+    return job_views(db, [job])[0]
+
+
+def job_views(db: Database, chosen: Sequence[Job]) -> list[JobView]:
+    """Return jobs with their unfinished and newest runs; only jobs with unfinished runs cost a query each."""
+    ids = [job.id for job in chosen]
+    newest, busy = run_queries.newest_of_jobs(db, ids, limit=LAST_OUTCOMES), run_queries.oldest_unfinished(db, ids)
+    unfinished = {job_id: run_queries.some_unfinished_runs(db, job_id, limit=UNFINISHED_SHOWN) for job_id in busy}
+    return [JobView(job, tuple(unfinished.get(job.id, ())), tuple(newest.get(job.id, ()))) for job in chosen]
 
 
 def show_job(store: Store, name: str) -> JobView:

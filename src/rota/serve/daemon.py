@@ -25,7 +25,7 @@ from rota.operations.workers import SHARED_HINT
 from rota.serve.file_watch import ServedFile
 from rota.serve.host import ProcessObserver, ServingHost
 from rota.settings import Settings
-from rota.store.driver import Store
+from rota.store.driver import OpenStore
 from rota.store.tables import processes
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Daemon(ServingHost):
             with self._signals({signal.SIGHUP: self._look_again}):
                 await self._serve()
 
-    def _bind_http(self, store: Store) -> "HttpServerThread | None":
+    def _bind_http(self, store: OpenStore) -> "HttpServerThread | None":
         """Bind the port of HTTP before the scheduler enters; serve it later."""
         if self._flags is None:
             return None

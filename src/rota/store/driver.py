@@ -127,6 +127,12 @@ class OpenStore(Store, Protocol):
     def problem(self) -> str | None:
         """The reason and start of an outage; None while the server is reachable."""
 
+    def commits(self) -> Callable[[], int | None] | None:
+        """Return a reader of a number that changes with each commit to the database; None if reading it is not cheap.
+
+        The reader returns None if the number cannot be read just then. Call it from one thread.
+        """
+
     def listening(self, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Call `heard` on the event loop whenever another machine may have changed something."""
 

@@ -16,6 +16,8 @@ NAME = "wake.sock"
 LONGEST_PATH = 100
 LARGEST = 64 * 1024
 WAKE = b"wake"
+LOOKS = frozenset({"status", "login"})
+"""Questions that change nothing, so the scheduler has nothing to do after them: clients poll the status."""
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -51,20 +53,22 @@ class WakeSocket:
                 message, sender = self._socket.recvfrom(LARGEST)
             except OSError:
                 break
-            woken = True
-            if message != WAKE and sender:
-                self._reply(message, sender)
+            woken = message == WAKE or not sender or self._reply(message, sender) or woken
         if woken:
             self._wake()
 
-    def _reply(self, message: bytes, sender: Any) -> None:
+    def _reply(self, message: bytes, sender: Any) -> bool:
+        """Answer a question; return whether the loops must look, since it may have changed something."""
+        changes = True
         try:
             question = json.loads(message)
+            changes = question["ask"] not in LOOKS
             reply = self._answer(question)
         except (ValueError, KeyError, TypeError) as error:
             reply = {"error": str(error)}
         with contextlib.suppress(OSError):  # the caller no longer listens
             self._socket.sendto(json.dumps(reply).encode(), sender)
+        return changes
 
 
 def wake(state: Path) -> None:

@@ -57,7 +57,7 @@ Dry = Annotated[bool, Query(description="Dry run: return the effect, change noth
 
 
 @jobs_routes.on("GET", "/jobs", scope=Scope.READ, answer=schemas.JobPage)
-def get_jobs(
+async def get_jobs(
     ctx: Ctx,
     label: Annotated[
         list[FilterWord] | None, Query(max_length=100, description="Only jobs with all of these labels.")
@@ -65,8 +65,15 @@ def get_jobs(
     retired: Annotated[bool, Query(description="Also retired jobs.")] = False,  # noqa: FBT002
 ) -> Response:
     """List the jobs, by name."""
-    views = list_jobs(ctx.store, labels=label or (), retired=retired)
-    return answer(page([job_json(view) for view in views], following=None))
+    return await _jobs(ctx, labels=tuple(label or ()), retired=retired)
+
+
+async def _jobs(ctx: RequestContext, *, labels: tuple[str, ...] = (), retired: bool = False) -> Response:
+    def look() -> dict[str, Any]:
+        views = list_jobs(ctx.store, labels=labels, retired=retired)
+        return page([job_json(view) for view in views], following=None)
+
+    return Response(await ctx.shared(("jobs", labels, retired), look), media_type="application/json")
 
 
 @jobs_routes.on("POST", "/jobs", scope=Scope.ADMIN, answer=schemas.MadeJob, status=201)
@@ -255,9 +262,9 @@ def _instead(response: Response, ctx: RequestContext, below: str) -> Response:
 
 
 @legacy_routes.on("GET", "/jobs", scope=Scope.READ, answer=schemas.JobPage, deprecated=True)
-def legacy_get_jobs(ctx: Ctx) -> Response:
+async def legacy_get_jobs(ctx: Ctx) -> Response:
     """List the jobs; use /api/v1/jobs."""
-    return _instead(get_jobs(ctx), ctx, "/jobs")
+    return _instead(await _jobs(ctx), ctx, "/jobs")
 
 
 @legacy_routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=WholeJobJson, deprecated=True)

@@ -1,7 +1,6 @@
 """Routes of the scheduler, attention, events, metrics and the system."""
 
 import hashlib
-import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
@@ -136,6 +135,8 @@ def get_metrics(
 scheduler_routes = Routes("scheduler")
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since the ETag."}}
 HOLD = "stopped through the API"
+SHARED_SECONDS = 0.2
+"""The age of a summary that pollers share: it also tells whether the scheduler answers."""
 
 
 @scheduler_routes.on("GET", "/scheduler/status", scope=Scope.READ, answer=schemas.System)
@@ -149,7 +150,7 @@ def get_status(ctx: Ctx) -> Response:
 
 
 @scheduler_routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=SummaryJson, also=NOT_MODIFIED)
-def poll_scheduler(
+async def poll_scheduler(
     ctx: Ctx,
     worker_id: Annotated[
         str | None, Query(min_length=1, max_length=100, description="The name of a remote scheduler.")
@@ -157,14 +158,18 @@ def poll_scheduler(
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Return a summary for pollers in one cheap answer."""
-    summary = summary_json(summarise(ctx.store, ctx.state, now=ctx.now, worker=worker_id))
-    # The suggestion counts down to the next due instant: it alone is no change.
-    lasting = {key: value for key, value in summary.items() if key != "suggested_poll_seconds"}
-    tag = f'W/"{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:24]}"'
+
+    def look() -> SummaryJson:
+        return summary_json(summarise(ctx.store, ctx.state, now=ctx.now, worker=worker_id))
+
+    body = await ctx.shared(("poll", worker_id), look, within=SHARED_SECONDS)
+    # The suggestion counts down to the next due instant: it alone is no change, and stands at the end.
+    lasting, _, suggested = body.rpartition(b',"suggested_poll_seconds":')
+    tag = f'W/"{hashlib.sha256(lasting).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if if_none_match is not None and tag in [known.strip() for known in if_none_match.split(",")]:
-        return Response(None, 304, {**headers, "X-Suggested-Poll-Seconds": str(summary["suggested_poll_seconds"])})
-    return answer(summary, headers=headers)
+        return Response(None, 304, {**headers, "X-Suggested-Poll-Seconds": suggested.rstrip(b"}").decode()})
+    return Response(body, headers=headers, media_type="application/json")
 
 
 @scheduler_routes.on("POST", "/scheduler/stop", scope=Scope.ADMIN, answer=schemas.Told, status=202)

@@ -299,6 +299,9 @@ class PostgresStore:
             self._writers[concurrent] = driver.Writer(batches.commit, end=batches.drop)
         return self._writers[concurrent].submit(operation, options)
 
+    def commits(self) -> None:
+        """Return None: each look would be a round trip to the server."""
+
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
         self._reach.stay()

@@ -155,6 +155,22 @@ class SqliteStore:
             self._writer = driver.Writer(self._commit, end=self._end_writer)
         return self._writer.submit(operation)
 
+    def commits(self) -> Callable[[], int | None]:
+        """Return a reader of SQLite's own number, on a connection that neither writes nor waits for a lock."""
+        connection = connect(self.path)
+        connection.set_busy_handler(None)
+        with self._opened_lock:
+            self._opened.append(connection)
+
+        def read() -> int | None:
+            try:
+                version: Any = connection.execute("PRAGMA data_version").fetchall()[0][0]
+            except apsw.Error:
+                return None
+            return int(version)
+
+        return read
+
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
         """Do nothing: all users of the file are on this machine and wake each other through the state folder."""
