@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from rota.engine.loops.attention import AttentionWatch
 from rota.model.notifications import Channel, Event, Target
 from rota.operations.status.attention import acknowledge_notified
 from rota.store.tables import attention, notifications
@@ -182,3 +183,33 @@ async def test_verify_finds_an_item_under_another_topic(scene: Scene) -> None:
         "the item 'failing:a' is stored under another topic, or as an event of a run"
     ]
     tamper(scene, "UPDATE attention SET name = 'a'")
+
+
+async def test_the_end_of_a_run_wakes_the_loop_once_until_the_next_look_and_never_without_a_target(
+    scene: Scene,
+) -> None:
+    watch = AttentionWatch(
+        scene.store, scene.clock, lambda _db, _now: (), stays=True, tick=timedelta(minutes=1), written=lambda: None
+    )
+
+    def ends() -> list[bool]:
+        """Let two runs end; return which of them woke the loop."""
+        woken = []
+        for _ in range(2):
+            watch.run_ended()
+            woken.append(watch.loop.take_wake())
+        return woken
+
+    await watch.round()
+    assert ends() == [False, False]
+    told(scene, PHONE)
+    await watch.round()  # the apply wakes all loops
+    watch.run_ended()
+    assert watch.loop.take_wake()
+    due = await watch.round()
+    assert due == scene.clock.now() + watch.pause
+    assert ends() == [False, False]
+    scene.clock.advance(watch.pause)
+    await watch.round()
+    watch.run_ended()
+    assert watch.loop.take_wake()

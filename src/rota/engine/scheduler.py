@@ -417,7 +417,7 @@ class Engine:
                 self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
-        self.attention.loop.wake()
+        self.attention.run_ended()
         self._emptied.set()
         for carried in one_of_each_kind(ended.carried):
             self._wake_affected(carried)

@@ -41,15 +41,24 @@ class AttentionWatch:
         self._written = written
         self._looked_at: datetime | None = None
         self._next_at: datetime | None = None
+        self._planned = False
+        """Whether the end of a run changes nothing for the next look: it is planned already, or there is none."""
         self.loop = Loop("attention", self.round, clock=clock)
+
+    def run_ended(self) -> None:
+        """Look soon. Runs may end by the thousand a second: only the first one after a look wakes the loop."""
+        if not self._planned:
+            self.loop.wake()
 
     async def round(self) -> datetime | None:
         """Note what changed; return when to look again."""
         now = self._clock.now()
+        self._planned = True
         if self._find is None or not self._store.read(is_watched):
             return now + self._tick
         if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pause:
             return self._looked_at + self.pause
+        self._planned = False
         self._looked_at = now
         changes = self._store.read(partial(look, find=self._find, together=self._together, now=now))
         if changes.any:
