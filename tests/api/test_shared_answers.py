@@ -1,16 +1,18 @@
-"""Answers that pollers share: kept until the next commit, made once for all that ask meanwhile."""
+"""What requests share: answers of pollers until the next commit, and the commits of triggers."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rota.http.context import KEPT_ANSWERS, KEPT_BYTES, AnswerCache
 from rota.model.errors import StateError
-from rota.store.driver import Database
+from rota.store.driver import PLAIN, Database, Operation, T, WriteOptions
 from rota.store.migrate import open_store
 from rota.store.sqlite.store import SqliteStore
 from rota.testing.doubles import FakeClock
@@ -166,3 +168,38 @@ def test_the_list_is_made_again_after_a_change_of_another_process(api: Api) -> N
     before = [state(), state()]
     api.project.rota("pause", "other")
     assert [*before, state()] == ["idle", "idle", "paused"]
+
+
+@pytest.mark.parametrize(("patient", "way"), [(False, "submit"), (True, "write")])
+def test_a_change_does_not_wait_for_a_server_that_is_away(api: Api, *, patient: bool, way: str) -> None:
+    """The writer of PostgreSQL keeps trying; a request reports at once that the server is away."""
+    ways: list[str] = []
+
+    class Recording(SqliteStore):
+        def write(self, operation: Operation[T]) -> T:
+            ways.append("write")
+            return super().write(operation)
+
+        def submit(self, operation: Operation[T], options: WriteOptions = PLAIN) -> asyncio.Future[T]:
+            ways.append("submit")
+            return super().submit(operation, options)
+
+    store = Recording(api.project.state / "rota.db")
+    store.patient = patient
+    api.context = replace(api.context, store=store)
+    started = api.post("/jobs/hello/trigger", status=202)
+    store.close()
+    assert ways == [way]
+    assert api.get(f"/runs/{started['id']}")["status"] == "QUEUED"
+
+
+def test_triggers_at_the_same_time_are_all_stored_and_audited_and_a_refused_one_fails_alone(api: Api) -> None:
+    def trigger(job: str) -> int:
+        return int(api.call("POST", f"/api/v1/jobs/{job}/trigger").status_code)
+
+    with ThreadPoolExecutor(8) as clients:
+        statuses = list(clients.map(trigger, ["hello", "nope", "hello", "hello", "nope", "hello"]))
+    assert statuses == [202, 404, 202, 202, 404, 202]
+    assert len(api.get("/jobs/hello/runs")["items"]) == 4
+    audit = [entry["target"] for entry in api.get("/audit")["items"] if entry["action"] == "trigger_job"]
+    assert audit == ["hello"] * 4

@@ -32,9 +32,11 @@ from rota.operations.admin.access import Caller, Codes, Scope
 from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.operations.status.metrics import RunTotals
 from rota.settings import Settings
-from rota.store.driver import Store
+from rota.store.driver import OpenStore, Operation, Store
 from rota.text.format import read_coming, read_instant
 
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 PREFIX = "/api/v1"
 MAX_TARGET = 200
 
@@ -88,7 +90,7 @@ class AnswerCache:
 class ServerContext(Struct, frozen=True):
     """The project that is served."""
 
-    store: Store
+    store: OpenStore
     clock: Clock
     folder: Path
     state: Path
@@ -145,6 +147,12 @@ class RequestContext(Struct, frozen=True):
         if answers is None:
             return await run_sync(lambda: encoded(make()))
         return await answers.get(key, lambda: encoded(make()), within=within)
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction, on SQLite in a commit that concurrent requests and the scheduler share."""
+        if self.context.store.patient:
+            return await run_sync(self.store.write, operation)
+        return await self.store.submit(operation)
 
     def wake(self, *, dry_run: bool = False) -> None:
         """Wake the scheduler after a change; a dry run changed nothing."""
@@ -208,7 +216,6 @@ def _query_params(route: Dependant) -> list[ModelField]:
     return [*route.query_params, *(param for part in route.dependencies for param in _query_params(part))]
 
 
-F = TypeVar("F", bound=Callable[..., Any])
 SCOPE_KEY = "x-rota-scope"
 PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 REFUSALS: dict[int | str, dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -69,10 +69,23 @@ def trigger(
     `by` is the run or the caller of the tools that starts the job: it is recorded, and agents have a limit.
     `one_attempt`: a failure is not retried, regardless of the job's policy.
     """
-    operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
-    run = store.write(touching(operation, what="trigger", now=now))
+    run = store.write(trigger_operation(name, params=params, force=force, by=by, one_attempt=one_attempt, now=now))
     faults.point("trigger.committed")
     return run
+
+
+def trigger_operation(
+    name: str,
+    *,
+    now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+    by: Author | None = None,
+    one_attempt: bool = False,
+) -> Callable[[Database], RunRef]:
+    """Return what `trigger` does, as an operation."""
+    operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
+    return touching(operation, what="trigger", now=now)
 
 
 def _trigger(

@@ -119,6 +119,9 @@ class OpenStore(Store, Protocol):
     copied_to: Path | None
     """The copy from before the upgrade of the database, None for none."""
 
+    patient: bool
+    """Whether `submit` waits while the server is away; `read` and `write` report that at once."""
+
     @property
     def place(self) -> str:
         """The path, or the address without its password."""

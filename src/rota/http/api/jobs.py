@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from fastapi import Body, Query
 from starlette.responses import Response
 
@@ -33,7 +34,7 @@ from rota.operations.explain import ExplanationJson, explain, explanation_json
 from rota.operations.jobs import JobView, job_data, list_jobs, show_job
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply
-from rota.operations.run_actions import refuse_start, trigger
+from rota.operations.run_actions import refuse_start, trigger_operation
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import find_run, page_of_runs
 from rota.operations.views import WholeJobJson, fires_json, job_json, whole_job_json
@@ -138,16 +139,24 @@ def resume_job(ctx: Ctx, job: JobName, wish: schemas.OptionalResumeWish) -> Resp
 
 
 @jobs_routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=RunJson, status=202, also=TRIED)
-def trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
+async def trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
     """Start a job now; return its queued run."""
+    return await _trigger(ctx, job, wish)
+
+
+async def _trigger(ctx: RequestContext, job: str, wish: schemas.TriggerWish) -> Response:
     if wish.dry_run:
-        ctx.store.read(partial(refuse_start, by=ctx.maker, force=wish.force, now=ctx.now))
-        born = trigger_many(ctx.store, job, [wish.params], now=ctx.now, force=wish.force, dry_run=True)[0]
-        return answer({"dry_run": True, "run": born.handle}, status=200)
-    started = trigger(ctx.store, job, params=wish.params, force=wish.force, by=ctx.maker, now=ctx.now)
+        return await run_sync(_try_trigger, ctx, job, wish)
+    start = trigger_operation(job, params=wish.params, force=wish.force, by=ctx.maker, now=ctx.now)
+    run = await ctx.write(lambda db: find_run(db, start(db).id))
     ctx.wake()
-    run = ctx.store.read(partial(find_run, handle=started.id))
     return answer(run_json(run), status=202, headers={"Location": ctx.path(f"/runs/{run.id}")})
+
+
+def _try_trigger(ctx: RequestContext, job: str, wish: schemas.TriggerWish) -> Response:
+    ctx.store.read(partial(refuse_start, by=ctx.maker, force=wish.force, now=ctx.now))
+    born = trigger_many(ctx.store, job, [wish.params], now=ctx.now, force=wish.force, dry_run=True)[0]
+    return answer({"dry_run": True, "run": born.handle}, status=200)
 
 
 @jobs_routes.on("GET", "/jobs/{job}/runs", scope=Scope.READ, answer=schemas.RunPage)
@@ -282,9 +291,9 @@ def legacy_get_job(ctx: Ctx, job: JobName) -> Response:
     also=TRIED,
     deprecated=True,
 )
-def legacy_trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
+async def legacy_trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
     """Start a job; use /api/v1/jobs/{job}/trigger."""
-    return _instead(trigger_job(ctx, job, wish), ctx, f"/jobs/{job.replace('/', '~')}/trigger")
+    return _instead(await _trigger(ctx, job, wish), ctx, f"/jobs/{job.replace('/', '~')}/trigger")
 
 
 @legacy_routes.on("GET", "/jobs/{job}/runs", scope=Scope.READ, answer=schemas.RunPage, deprecated=True)

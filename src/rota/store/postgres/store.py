@@ -248,6 +248,7 @@ class PostgresStore:
     """`OpenStore` of one PostgreSQL database. Reads and inline writes share connections, each writer has its own."""
 
     copied_to: Path | None = None
+    patient = True
     """No copy is made before an upgrade: use pg_dump."""
 
     def __init__(self, reach: ConnectionPool) -> None:

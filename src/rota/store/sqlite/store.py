@@ -97,6 +97,8 @@ class SqliteDatabase:
 class SqliteStore:
     """`OpenStore` of one file. Each thread has a connection for reads and inline writes, the writer thread its own."""
 
+    patient = False
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._queries = load_queries("sqlite")
@@ -150,9 +152,10 @@ class SqliteStore:
         options: driver.WriteOptions = driver.PLAIN,  # noqa: ARG002
     ) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread. The options have no effect: SQLite has no round trips."""
-        if self._writer is None:
-            self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
-            self._writer = driver.Writer(self._commit, end=self._end_writer)
+        with self._opened_lock:  # the event loops of the scheduler and of HTTP share the writer
+            if self._writer is None:
+                self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
+                self._writer = driver.Writer(self._commit, end=self._end_writer)
         return self._writer.submit(operation)
 
     def commits(self) -> Callable[[], int | None]:
