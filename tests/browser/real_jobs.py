@@ -94,3 +94,47 @@ def test_a_job_is_changed_disabled_enabled_and_deleted(page: Page) -> None:
         if button != "Enable":
             page.get_by_role("dialog").get_by_role("button", name=button).click()
         told(page, words)
+
+
+def test_chosen_jobs_are_paused_and_resumed_by_keys_alone(page: Page) -> None:
+    page.goto("/ui/jobs?q=-check")
+    buttons = page.get_by_role("group", name="Chosen jobs")
+    expect(buttons.get_by_role("button", name="Pause")).to_be_disabled()
+    page.get_by_role("checkbox", name="Choose all jobs of this page").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_role("checkbox", name="disk-check")).to_be_checked()
+    expect(buttons.get_by_text("1 chosen")).to_be_visible()
+    buttons.get_by_role("button", name="Pause").press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading", name="Pause 1 job")).to_be_visible()
+    page.keyboard.type("2h")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 job paused: disk-check")).to_be_visible()
+    page.get_by_role("checkbox", name="disk-check").focus()
+    page.keyboard.press("Space")
+    buttons.get_by_role("button", name="Resume").press("Enter")
+    expect(page.get_by_text("1 job resumed: disk-check")).to_be_visible()
+
+
+def test_chosen_jobs_stay_chosen_when_the_list_changes(page: Page, site: Site) -> None:
+    page.goto("/ui/jobs?q=-check")
+    box = page.get_by_role("checkbox", name="disk-check")
+    box.check()
+    page.evaluate("document.querySelector('[data-fragment=list]').dataset.old = 'yes'")
+    site.project.rota("pause", "disk-check")
+    page.locator("[data-fragment=list]:not([data-old])").wait_for()
+    expect(box).to_be_checked()
+    expect(page.get_by_text("1 chosen")).to_be_visible()
+    site.project.rota("resume", "disk-check")
+
+
+def test_chosen_jobs_are_acted_on_without_scripts(open_page: Callable[..., Page]) -> None:
+    page = open_page(java_script_enabled=False)
+    page.goto("/ui/jobs?q=-check")
+    page.get_by_role("checkbox", name="disk-check").check()
+    page.get_by_role("button", name="Pause the chosen jobs").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_text("1 job paused: disk-check")).to_be_visible()
+    page.get_by_role("checkbox", name="disk-check").check()
+    page.get_by_role("button", name="Resume the chosen jobs").click()
+    expect(page.get_by_text("1 job resumed: disk-check")).to_be_visible()

@@ -112,7 +112,7 @@ class Site:
         assert page.status == status, (page.status, page.words)
         return page
 
-    def post(self, path: str, /, scope: Scope = Scope.ADMIN, **form: str) -> Page:
+    def post(self, path: str, /, scope: Scope = Scope.ADMIN, **form: str | list[str]) -> Page:
         """Send a form, and return the page that it leads to; `page.response.history` has the way."""
         with closing(self.browser(scope)) as browser:
             browser.follow_redirects = True

@@ -7,6 +7,7 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.admin.access import Scope
+from rota.operations.admin.audit import read_trail
 from rota.operations.runs import history
 from tests.pages.conftest import Page, Site
 
@@ -137,3 +138,69 @@ def test_the_list_alone_is_given_for_a_live_page(site: Site) -> None:
     assert part.all("div", id="fragment-list")
     assert not part.all("html")
     assert listed(part) == ["hello"]
+
+
+CHOSEN = ["hello", "other"]
+
+
+def test_chosen_jobs_are_started_after_a_question(site: Site) -> None:
+    asked = site.post("/ui/chosen/run", job=CHOSEN)
+    assert "Start 2 jobs now?" in asked.words
+    assert history(site.store, limit=9) == []
+    page = site.post("/ui/chosen/run", job=CHOSEN, confirm="yes", back="/ui/jobs?sort=next")
+    assert "2 jobs started: hello, other" in page.words
+    assert str(page.response.url).endswith("/ui/jobs?sort=next")
+    assert {run.handle for run in history(site.store, limit=9)} == {"hello:1", "other:1"}
+
+
+def test_a_refused_job_costs_the_chosen_others_nothing(site: Site) -> None:
+    page = site.post("/ui/chosen/run", job=["hello", "nothere", "other"], confirm="yes")
+    assert "2 jobs started: hello, other; 1 refused" in page.words
+    assert "nothere: no job is named 'nothere'" in page.words
+    assert page.all("div", class_="message bad")
+
+
+def test_chosen_jobs_are_paused_together_with_one_reason_and_resumed(site: Site) -> None:
+    asked = site.post("/ui/chosen/pause", job=CHOSEN)
+    assert "Pause 2 jobs" in asked.words
+    assert [box["value"] for box in asked.all("input", type="hidden", name="job")] == CHOSEN
+    page = site.post("/ui/chosen/pause", **{"job": CHOSEN, "for": "2h", "reason": "new disk"})
+    assert "2 jobs paused: hello, other" in page.words
+    assert "paused until 14:00 (new disk)" in page.words
+    page = site.post("/ui/chosen/resume", job=["both", *CHOSEN])
+    assert "2 jobs resumed: hello, other; both was not paused" in page.words
+
+
+def test_what_chosen_jobs_need_is_acknowledged(site: Site) -> None:
+    for job in CHOSEN:
+        site.project.ok("trigger", job)
+        site.project.carry_out([BAD])
+    page = site.post("/ui/chosen/acknowledge", job=["both", *CHOSEN])
+    assert "2 jobs acknowledged: hello, other; both needs no attention" in page.words
+    page = site.post("/ui/chosen/acknowledge", job=["hello"])
+    assert "no job acknowledged; hello needs no attention" in page.words
+
+
+def test_an_action_on_no_job_says_so(site: Site) -> None:
+    assert "no job is chosen" in site.post("/ui/chosen/pause").words
+    assert site.post("/ui/chosen/delete", job=CHOSEN).status == 422
+
+
+def test_the_audit_names_the_chosen_jobs(site: Site) -> None:
+    site.post("/ui/chosen/resume", job=CHOSEN)
+    entry = read_trail(site.store, limit=1)[0]
+    assert (entry.action, entry.target) == ("act_on_chosen_jobs", "resume: hello, other")
+
+
+def test_a_token_that_only_reads_sees_no_boxes(site: Site) -> None:
+    page = site.get("/ui/jobs", scope=Scope.READ)
+    assert page.all("input", type="checkbox") == []
+    assert site.post("/ui/chosen/run", Scope.READ, job=CHOSEN).status == 403
+
+
+def test_jobs_are_ordered_by_the_statistics_of_the_last_days(site: Site) -> None:
+    for job, outcome in (("hello", GOOD), ("other", BAD), ("other", BAD)):
+        site.project.ok("trigger", job)
+        site.project.carry_out([outcome])
+    assert listed(site.get("/ui/jobs?sort=failures"))[:2] == ["other", "hello"]
+    assert listed(site.get("/ui/jobs?sort=success"))[:2] == ["other", "hello"]

@@ -183,6 +183,9 @@ def _target(request: Request) -> str:
     in_path = [str(value).replace("~", "/") for value in request.path_params.values()]
     body = getattr(request.state, "body", None)
     in_body = [str(body[key])[:MAX_TARGET] for key in ("name", "job") if isinstance(body, dict) and key in body]
+    if "action" in request.path_params:  # of a form, on all jobs that it names
+        chosen = ", ".join(getattr(request.state, "forms", {}).get("job", ()))
+        return f"{in_path[0]}: {chosen}"[:MAX_TARGET]
     return ", ".join(in_path or in_body)
 
 

@@ -1,7 +1,8 @@
 """Actions on many runs: bulk trigger, backfill and their answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,8 +14,9 @@ from rota.engine.activity import PauseState, touching
 from rota.engine.transactions.enqueue import Order, Wanted, cancel_many, enqueue_many, judge_start, replace_retries
 from rota.engine.transactions.insert import RunRef
 from rota.engine.transactions.pause import PauseEnded
+from rota.model.amounts import counted
 from rota.model.clock import iso
-from rota.model.errors import InvalidValue, SetRefused
+from rota.model.errors import InvalidValue, RotaError, SetRefused, StateError
 from rota.model.records import Job
 from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import Kind, OverlapPolicy
@@ -165,6 +167,53 @@ def _sweep(
     asked = cancel_many(db, statuses, now=now)
     audit.insert_event(db, "cancelled", now=now, job_id=job_id, runs=len(statuses), asked=len(asked))
     return len(statuses) - len(asked), asked, [*statuses][-1] if len(statuses) == CANCEL_BATCH else None
+
+
+MAX_CHOSEN = 1_000
+
+
+class JobAction(StrEnum):
+    """An action on chosen jobs."""
+
+    RUN = "run"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ACKNOWLEDGE = "acknowledge"
+
+
+class JobResult(Struct, frozen=True):
+    """What an action did to one job: `told` in words, or the refusal. Neither: there was nothing to do."""
+
+    job: str
+    told: str = ""
+    refusal: RotaError | None = None
+
+
+def act_on_each(names: Sequence[str], act: Callable[[str], str]) -> list[JobResult]:
+    """Do something to each job, each in a transaction of its own: a refusal of one costs the others nothing."""
+    chosen = list(dict.fromkeys(names))
+    if not chosen:
+        raise InvalidValue("no job is chosen", hint="choose at least one")
+    if len(chosen) > MAX_CHOSEN:
+        raise InvalidValue(f"{len(chosen):,} jobs are too many for one request", hint=f"name at most {MAX_CHOSEN:,}")
+    return [_act_on_one(name, act) for name in chosen]
+
+
+def _act_on_one(name: str, act: Callable[[str], str]) -> JobResult:
+    try:
+        return JobResult(name, act(name))
+    except StateError:
+        raise  # the database itself: the others would fail too
+    except RotaError as error:
+        return JobResult(name, refusal=error)
+
+
+def resume_words(ended: Sequence[PauseEnded]) -> str:
+    """Return what the end of a job's pause did; empty if it was not paused."""
+    counts = [end.count for end in ended if end.count]
+    skipped = f"; {counted(counts[0], 'instant')} in the pause skipped" if counts else ""
+    caught = next((f"; {end.caught_up.handle} catches up" for end in ended if end.caught_up), "")
+    return f"is resumed{skipped}{caught}" if ended else ""
 
 
 MAX_INSTANTS = 10_000

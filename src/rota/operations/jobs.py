@@ -1,11 +1,12 @@
 """Queries over jobs: one, many, pages and versions."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -114,10 +115,18 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class Sort(StrEnum):
-    """The order of a page."""
+    """The order of a page; from FAILURES on by the statistics of the last days, the largest first."""
 
     NAME = "name"
     NEXT = "next"
+    FAILURES = "failures"
+    SUCCESS = "success"
+    DURATION = "duration"
+    COST = "cost"
+
+
+Ranking = Callable[[Database, Sequence[Job]], Mapping[str, float]]
+"""Returns what a page is ordered by, the largest first, by identifier of the job; absent ones come last."""
 
 
 class JobQuery(Struct, frozen=True):
@@ -125,6 +134,7 @@ class JobQuery(Struct, frozen=True):
 
     text: str = ""
     labels: tuple[str, ...] = ()
+    agent: str = ""
     state: str = ""
     sort: Sort = Sort.NAME
 
@@ -137,7 +147,7 @@ class JobLine(Struct, frozen=True):
 
 
 class JobsPage(Struct, frozen=True):
-    """A page of matching jobs, with the number of matches by state and label."""
+    """A page of matching jobs, with the number of matches by state and label, and the agents of all jobs."""
 
     lines: tuple[JobLine, ...]
     number: int
@@ -146,18 +156,21 @@ class JobsPage(Struct, frozen=True):
     stored: int
     states: Mapping[str, int]
     labels: Mapping[str, int]
+    agents: tuple[str, ...]
 
 
-def page_of_jobs(store: Store, query: JobQuery, *, number: int = 1, limit: int = 50) -> JobsPage:
+def page_of_jobs(
+    store: Store, query: JobQuery, *, ranking: Ranking | None = None, number: int = 1, limit: int = 50
+) -> JobsPage:
     """Return one page of matching jobs; a number beyond the last page returns the last page."""
     if query.state and query.state not in STATES:
         raise InvalidValue(f"no job state is named {query.state[:60]!r}", hint=f"there are: {', '.join(STATES)}")
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidValue(f"a page size of {limit} is not allowed", hint=f"use 1 to {MAX_PAGE}")
-    return store.read(partial(_page, query=query, number=number, limit=limit))
+    return store.read(partial(_page, query=query, ranking=ranking, number=number, limit=limit))
 
 
-def _page(db: Database, *, query: JobQuery, number: int, limit: int) -> JobsPage:
+def _page(db: Database, *, query: JobQuery, ranking: Ranking | None, number: int, limit: int) -> JobsPage:
     stored = jobs.all_jobs(db)
     running, failing = defaultdict[str, list[Run]](list), jobs.failing_jobs(db)
     for run in run_queries.running_runs(db):
@@ -169,6 +182,9 @@ def _page(db: Database, *, query: JobQuery, number: int, limit: int) -> JobsPage
     chosen = [job for job in matches if (query.state in states[job.id] if query.state else job.retired_at is None)]
     if query.sort is Sort.NEXT:
         chosen.sort(key=lambda job: (job.next_at or _LAST, job.name))
+    elif ranking is not None:
+        ranks = ranking(db, chosen)
+        chosen.sort(key=lambda job: (-ranks.get(job.id, -inf), job.name))
     pages = max(1, -(-len(chosen) // limit))
     number = min(max(number, 1), pages)
     shown = chosen[(number - 1) * limit : number * limit]
@@ -181,13 +197,21 @@ def _page(db: Database, *, query: JobQuery, number: int, limit: int) -> JobsPage
         stored=sum(job.retired_at is None for job in stored),
         states=Counter(state for job_states in states.values() for state in job_states),
         labels=dict(sorted(labels.items(), key=lambda item: (-item[1], item[0]))),
+        agents=tuple(sorted({name for job in stored if job.retired_at is None for name in agents_of(job)})),
     )
+
+
+def agents_of(job: Job) -> tuple[str, ...]:
+    """Return the agents that may do the work of a job, the preferred one first."""
+    work = job.spec.work.agent
+    return () if work is None else tuple(dict.fromkeys(one.agent for one in (work.choices or (work,))))
 
 
 def _matches(job: Job, query: JobQuery) -> bool:
     words = query.text.casefold().split()
     text = "\n".join((job.name, job.spec.description or "", *job.spec.labels)).casefold()
-    return has_labels(job, query.labels) and all(word in text for word in words)
+    fits = has_labels(job, query.labels) and (not query.agent or query.agent in agents_of(job))
+    return fits and all(word in text for word in words)
 
 
 def _views(db: Database, shown: Sequence[Job], running: Mapping[str, Sequence[Run]]) -> list[JobView]:

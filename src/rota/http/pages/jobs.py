@@ -1,7 +1,7 @@
 """The pages of jobs, of one job with its actions and history chart, and of a new one."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated
@@ -33,6 +33,7 @@ from rota.model.states import Status
 from rota.operations import jobs
 from rota.operations.activity import pauses
 from rota.operations.admin.access import Scope
+from rota.operations.bulk import JobAction, JobResult, act_on_each, resume_words
 from rota.operations.explain import ExplanationView, explain
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply, edit
@@ -40,6 +41,9 @@ from rota.operations.project.apply import FILE
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.project.transfer import Exported, export_jobs
 from rota.operations.run_actions import trigger
+from rota.operations.stats.stats import ranking
+from rota.operations.status.attention import acknowledge
+from rota.operations.status.status import needs_of
 from rota.operations.text import kind_of, next_words, outcome_words, pause_words, schedule_words, spec_pairs, took
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, fires_to_come, overdue_fire
@@ -48,7 +52,16 @@ from rota.text.format import briefly, full_time
 from rota.text.jobs import say_made
 
 pages = Pages()
-LINES = 25
+LINES = 24
+ORDERS = (
+    (jobs.Sort.NAME, "By name"),
+    (jobs.Sort.NEXT, "By next fire"),
+    (jobs.Sort.FAILURES, "Most failures"),
+    (jobs.Sort.SUCCESS, "Lowest success rate"),
+    (jobs.Sort.DURATION, "Longest p95"),
+    (jobs.Sort.COST, "Highest cost"),
+)
+"""The orders of the list; the statistics are those of the last 14 days."""
 LABELS = 24
 PATH = "/ui/jobs"
 
@@ -58,13 +71,15 @@ def show_jobs(
     visit: VisitOf,
     q: Annotated[str, Query(max_length=200)] = "",
     label: Annotated[list[str] | None, Query(max_length=100)] = None,
+    agent: Annotated[str, Query(max_length=200)] = "",
     state: Annotated[str, Query(max_length=40)] = "",
     sort: Annotated[jobs.Sort, Query()] = jobs.Sort.NAME,
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
 ) -> Response:
     """Show the jobs."""
-    query = jobs.JobQuery(q.strip(), tuple(label or ()), state, sort)
-    found = jobs.page_of_jobs(visit.ctx.store, query, number=page, limit=LINES)
+    query = jobs.JobQuery(q.strip(), tuple(label or ()), agent, state, sort)
+    ranks = ranking(sort, now=visit.now)
+    found = jobs.page_of_jobs(visit.ctx.store, query, ranking=ranks, number=page, limit=LINES)
     recent = rows_of_jobs(visit, [line.view.job for line in found.lines])
     view = {
         "page": found,
@@ -72,6 +87,7 @@ def show_jobs(
         "rows": [_row(visit, line, recent[line.view.job.name]) for line in found.lines],
         "states": list(_states(visit, query, found)),
         "labels": list(_labels(visit, query, found)),
+        "orders": ORDERS,
         "paused": pauses(visit.ctx.store).everything,
         "before": _href(visit, query, page=found.number - 1) if found.number > 1 else "",
         "after": _href(visit, query, page=found.number + 1) if found.number < found.pages else "",
@@ -119,7 +135,7 @@ def _labels(visit: PageContext, query: jobs.JobQuery, found: jobs.JobsPage) -> I
 
 def _href(visit: PageContext, query: jobs.JobQuery, **changed: str | int | list[str]) -> str:
     sort = None if query.sort is jobs.Sort.NAME else query.sort.value
-    same = {"q": query.text, "label": list(query.labels), "state": query.state, "sort": sort}
+    same = {"q": query.text, "label": list(query.labels), "agent": query.agent, "state": query.state, "sort": sort}
     return visit.href(PATH, **{**same, **changed})
 
 
@@ -377,8 +393,8 @@ def run_job(visit: VisitOf, job: JobName) -> Response:
 def pause_one_job(visit: VisitOf, job: JobName) -> Response:
     """Pause a job; without `for` in the form, ask for the duration and the reason."""
     if "for" not in visit.form:
-        found = jobs.show_job(visit.ctx.store, job).job
-        view = {"job": found, "back": visit.safe_back(_page(job)), "path": f"{_page(job)}/pause"}
+        jobs.show_job(visit.ctx.store, job)
+        view = {"back": visit.safe_back(_page(job)), "path": f"{_page(job)}/pause", "chosen": ()}
         return visit.show("job_pause.html", view, title=f"Pause {job}", section="jobs")
     until = pause_end(visit.form, zone=visit.zone, now=visit.now)
     reason = visit.form.get("reason", "").strip()
@@ -396,10 +412,7 @@ def resume_one_job(visit: VisitOf, job: JobName) -> Response:
     catch_up = visit.form.get("catch_up") == "once"
     ended = resume(visit.ctx.store, JobSelection(names=(job,)), catch_up=catch_up, now=visit.now)
     visit.ctx.notify_pauses()
-    counts = [end.count for end in ended if end.count]
-    skipped = f"; {counted(counts[0], 'instant')} in the pause skipped" if counts else ""
-    caught = next((f"; {end.caught_up.handle} catches up" for end in ended if end.caught_up), "")
-    return visit.done(f"{job} is resumed{skipped}{caught}" if ended else f"{job} was not paused", back=_page(job))
+    return visit.done(f"{job} {resume_words(ended) or 'was not paused'}", back=_page(job))
 
 
 @pages.act("/ui/jobs/{job}/enable", back=PATH, scope=Scope.ADMIN)
@@ -443,6 +456,95 @@ def _hit(visit: PageContext, job: str) -> tuple[str, ...]:
 
 def _page(job: str) -> str:
     return f"{PATH}/{segment(job)}"
+
+
+NAMED = 12
+"""The jobs that a message or a question names."""
+DONE_WORDS = {
+    JobAction.RUN: "started",
+    JobAction.PAUSE: "paused",
+    JobAction.RESUME: "resumed",
+    JobAction.ACKNOWLEDGE: "acknowledged",
+}
+NOTHING = {JobAction.RESUME: "was not paused", JobAction.ACKNOWLEDGE: "needs no attention"}
+"""Why an action had no effect."""
+
+
+@pages.act("/ui/chosen/{action}", back=PATH)
+def act_on_chosen_jobs(visit: VisitOf, action: JobAction) -> Response:
+    """Run, pause, resume or acknowledge the chosen jobs, each on its own, after a question."""
+    chosen = list(dict.fromkeys(visit.forms.get("job", [])))
+    if not chosen:
+        raise InvalidValue("no job is chosen", hint="tick the boxes before their names")
+    if action is JobAction.PAUSE and "for" not in visit.form:
+        view = {"back": visit.safe_back(PATH), "path": "/ui/chosen/pause", "chosen": chosen}
+        return visit.show("job_pause.html", view, title=f"Pause {counted(len(chosen), 'job')}", section="jobs")
+    if action is JobAction.RUN and len(chosen) > 1 and not visit.confirmed:
+        says = f"Each of the {len(chosen)} jobs gets a run in the queue, with the default params."
+        title = f"Start {counted(len(chosen), 'job')} now?"
+        return visit.confirm(title, says=says, button="Start", back=PATH, detail=_some(chosen))
+    results = act_on_each(chosen, _ACTIONS[action](visit))
+    visit.ctx.wake()
+    visit.ctx.notify_pauses()
+    return _tell_results(visit, action, results)
+
+
+def _some(names: Sequence[str]) -> tuple[str, ...]:
+    more = len(names) - NAMED
+    return (*names[:NAMED], *([f"and {more} more"] if more > 0 else []))
+
+
+def _tell_results(visit: PageContext, action: JobAction, results: Sequence[JobResult]) -> Response:
+    done = [one.job for one in results if one.told]
+    same = [one.job for one in results if not one.told and one.refusal is None]
+    refused = [f"{one.job}: {one.refusal.message}" for one in results if one.refusal is not None]
+    word = DONE_WORDS[action]
+    parts = [f"{counted(len(done), 'job')} {word}: {', '.join(_some(done))}" if done else f"no job {word}"]
+    if same:
+        parts.append(f"{', '.join(_some(same))} {NOTHING.get(action, 'unchanged')}")
+    parts += [f"{len(refused)} refused"] if refused else []
+    return visit.done("; ".join(parts), back=PATH, hint="; ".join(_some(refused)), bad=bool(refused))
+
+
+def _starter(visit: PageContext) -> Callable[[str], str]:
+    return lambda job: trigger(visit.ctx.store, job, by=visit.ctx.maker, now=visit.now).handle
+
+
+def _pauser(visit: PageContext) -> Callable[[str], str]:
+    until = pause_end(visit.form, zone=visit.zone, now=visit.now)
+    reason = visit.form.get("reason", "").strip()
+
+    def act(job: str) -> str:
+        pause(visit.ctx.store, JobSelection(names=(job,)), until=until, reason=reason, now=visit.now)
+        return "is paused"
+
+    return act
+
+
+def _resumer(visit: PageContext) -> Callable[[str], str]:
+    return lambda job: resume_words(resume(visit.ctx.store, JobSelection(names=(job,)), catch_up=False, now=visit.now))
+
+
+def _acknowledger(visit: PageContext) -> Callable[[str], str]:
+    needs = needs_of(visit.ctx.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
+
+    def act(job: str) -> str:
+        name = jobs.show_job(visit.ctx.store, job).job.name
+        same = [need for need in needs if need.seen is None and need.about(name)]
+        if not same:
+            return ""
+        acknowledge(visit.ctx.store, same, needs=needs, actor=visit.ctx.actor, now=visit.now)
+        return "is acknowledged"
+
+    return act
+
+
+_ACTIONS: Mapping[JobAction, Callable[[PageContext], Callable[[str], str]]] = {
+    JobAction.RUN: _starter,
+    JobAction.PAUSE: _pauser,
+    JobAction.RESUME: _resumer,
+    JobAction.ACKNOWLEDGE: _acknowledger,
+}
 
 
 COPY_SUFFIX = "-2"

@@ -251,9 +251,9 @@ class PageContext:
             response.delete_cookie(TOLD_COOKIE, path=self.base or "/", httponly=True, samesite="strict")
         return response
 
-    def done(self, text: str, *, back: str = "/") -> Response:
+    def done(self, text: str, *, back: str = "/", hint: str = "", bad: bool = False) -> Response:
         """Redirect to a page, or to the form's `back`, with a message."""
-        return self._back(Flash(text), back)
+        return self._back(Flash(text, hint, bad=bad), back)
 
     def refused(self, error: RotaError, *, back: str = "/") -> Response:
         """Redirect with the message and the hint of an error."""

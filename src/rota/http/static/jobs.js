@@ -24,7 +24,7 @@ const look = async () => {
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-fragment=list]");
   const made = document.importNode(fresh, true);
   document.querySelector("[data-fragment=list]").replaceWith(made);
-  for (const back of document.querySelectorAll("#act [name=back], #ask [name=back]")) {
+  for (const back of document.querySelectorAll("#act [name=back], #ask [name=back], #chosen [name=back]")) {
     back.value = wanted.pathname.slice((document.body.dataset.base ?? "").length) + wanted.search;
   }
   made.dispatchEvent(new CustomEvent("rota:swapped", { bubbles: true }));
@@ -34,3 +34,27 @@ form.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(() => look().catch(() => form.submit()), PAUSE);
 });
+
+// The chosen jobs: how many they are, all of the page at once, and buttons that need one.
+const picks = () => [...document.querySelectorAll("input[name=job][form=chosen]")];
+const showChosen = () => {
+  const boxes = picks();
+  const count = boxes.filter((box) => box.checked).length;
+  const all = document.getElementById("pick-all");
+  const words = document.querySelector("[data-chosen]");
+  if (all) {
+    all.hidden = false;
+    all.checked = count > 0 && count === boxes.length;
+    all.indeterminate = count > 0 && count < boxes.length;
+  }
+  if (words) words.textContent = count ? `${count} chosen` : "None chosen";
+  for (const button of document.querySelectorAll("button[form=chosen]")) button.disabled = count === 0;
+};
+
+document.addEventListener("change", (event) => {
+  if (event.target.id === "pick-all") for (const box of picks()) box.checked = event.target.checked;
+  if (event.target.id === "pick-all" || event.target.name === "job") showChosen();
+});
+document.addEventListener("rota:swapped", showChosen);
+addEventListener("pageshow", showChosen);
+showChosen();

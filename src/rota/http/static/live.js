@@ -94,7 +94,7 @@ const swapAll = (html, names) => {
 // Somebody who types, chooses or reads a menu inside a part is not disturbed: it is fetched again later.
 const busy = (part) =>
   part.querySelector("details.menu[open], dialog[open]") ||
-  (part.contains(document.activeElement) && document.activeElement.matches("input:not([type=hidden]), textarea, select"));
+  (part.contains(document.activeElement) && document.activeElement.matches("input:not([type=hidden], [type=checkbox]), textarea, select"));
 
 const swap = (before, after) => {
   before.classList.remove("loading");
@@ -124,10 +124,15 @@ const path = (element, root) => {
 const remember = (part) => ({
   focus: part.contains(document.activeElement) && document.activeElement !== part ? path(document.activeElement, part) : null,
   open: [...part.querySelectorAll("details[open][id]")].map((one) => one.id),
+  checked: [...part.querySelectorAll("input[type=checkbox][id]:checked")].map((one) => one.id),
   scroll: [...part.querySelectorAll("[data-keep-scroll][id]")].map((one) => [one.id, one.scrollLeft, one.scrollTop]),
 });
 
 const recall = (part, kept) => {
+  for (const id of kept.checked) {
+    const box = part.querySelector(`#${CSS.escape(id)}`);
+    if (box) box.checked = true;
+  }
   for (const id of kept.open) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   for (const [id, left, top] of kept.scroll) part.querySelector(`#${CSS.escape(id)}`)?.scrollTo(left, top);
   if (kept.focus) part.querySelector(kept.focus)?.focus({ preventScroll: true });

@@ -1,6 +1,6 @@
 """Statistics of runs: the overview, jobs, one job, throughput and the queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 from rota.model.clock import from_ms, to_ms
 from rota.model.records import Job
 from rota.model.states import Status
-from rota.operations.jobs import find_job, has_labels
+from rota.operations.jobs import Ranking, Sort, find_job, has_labels
 from rota.operations.stats.ranges import ONE_DAY, Point, StatRange, points
 from rota.rules.schedule.timezone import zone as zone_of
 from rota.rules.stats import (
@@ -136,6 +136,31 @@ def stats_of(db: Database, found: Sequence[Job], asked: StatRange, *, now: datet
         )
         for job in found
     ]
+
+
+_RANKED: Mapping[Sort, Callable[[Figures], float | None]] = {
+    Sort.FAILURES: lambda one: one.failed,
+    Sort.SUCCESS: lambda one: None if one.success_rate is None else -one.success_rate,
+    Sort.DURATION: lambda one: None if one.duration_p95 is None else one.duration_p95.total_seconds(),
+    Sort.COST: lambda one: one.usd,
+}
+"""The figures that order jobs, worst first."""
+
+
+def ranking(sort: Sort, *, now: datetime) -> Ranking | None:
+    """Return how jobs are ordered by a figure of the last days; None for an order without statistics."""
+    figure_of = _RANKED.get(sort)
+    if figure_of is None:
+        return None
+
+    def rank(db: Database, found: Sequence[Job]) -> dict[str, float]:
+        today = to_ms(now) // DAY * DAY
+        ids = [job.id for job in found]
+        cells = stats.series_by_job(db, ids, span=DAY, since=today - (STRIP_DAYS - 1) * DAY, until=today + DAY)
+        ranks = ((job_id, figure_of(figures(sum_of(days.values())))) for job_id, days in cells.items())
+        return {job_id: value for job_id, value in ranks if value is not None}
+
+    return rank
 
 
 class Heat(Struct, frozen=True):

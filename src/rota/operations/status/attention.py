@@ -74,12 +74,31 @@ FAILURES_SHOWN_FOR = timedelta(days=1)
 TOOLS_NAMED = 3
 
 
+OF_JOBS = frozenset(
+    {
+        ItemKind.FAILING,
+        ItemKind.STUCK,
+        ItemKind.ABANDONED,
+        ItemKind.APPROVAL,
+        ItemKind.MISSED,
+        ItemKind.SKIPPED,
+        ItemKind.DENIED,
+        ItemKind.WORKTREE,
+    }
+)
+"""The kinds whose name is a job."""
+
+
 class AttentionItem(Struct, frozen=True):
     """An item that needs attention; `seen` if exactly this was acknowledged."""
 
     attention: Attention
     mark: str
     seen: Acknowledgement | None = None
+
+    def about(self, job: str) -> bool:
+        """Return whether the item is one of a job."""
+        return self.attention.kind in OF_JOBS and self.attention.name == job
 
 
 def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
