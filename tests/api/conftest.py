@@ -19,7 +19,7 @@ from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.operations.admin.access import Scope, derive_token, make_token, read_token
 from rota.operations.admin.tokens import TokenDesk
-from rota.operations.project.locate import open_state
+from rota.operations.project.locate import SQLITE, open_state
 from tests.asgi import Client
 from tests.faces.conftest import Project
 
@@ -46,9 +46,9 @@ def routes() -> FastAPI:
 class Api:
     """A project and its API."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, *, store: str = SQLITE) -> None:
         self.project = project
-        self.store = open_state(project.state, project.clock, create=False)
+        self.store = open_state(project.state, project.clock, create=False, store=store)
         make_token(project.state)
         self.token = read_token(project.state)
         self.context = ServerContext(
@@ -112,9 +112,9 @@ class Api:
 
 
 @contextmanager
-def opened(project: Project, *, raises: bool = True) -> Iterator[Api]:
+def opened(project: Project, *, raises: bool = True, store: str = SQLITE) -> Iterator[Api]:
     """Yield the API of a project; one event loop answers all its requests, where else each would begin one."""
-    made = Api(project)
+    made = Api(project, store=store)
     if not raises:
         made.bare = Client(made.app, base_url=BASE, raises=False)
     with start_blocking_portal() as made.bare.portal:

@@ -7,12 +7,21 @@ import pytest
 from msgspec.structs import replace
 
 from rota.engine.loops.attention import AttentionWatch
-from rota.model.notifications import Channel, Event, Target
+from rota.model.attention import Attention, ItemKind
+from rota.model.budgets import Exceeded, Usage
+from rota.model.notifications import Channel, DeliveryResult, Event, Target
+from rota.model.spec import Spend
+from rota.operations.notifications import enable_target
+from rota.operations.run_actions import cancel_run
 from rota.operations.status.attention import acknowledge_notified
+from rota.operations.status.heartbeat import heartbeat
+from rota.operations.status.status import needs_of
 from rota.store.tables import attention, notifications
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.conftest import audit
+from tests.engine.spending import DAY, dollars, spending
+from tests.engine.spending import put as put_file
 from tests.engine.test_deliveries import FAILED, job, told
 from tests.engine.test_holds import agent, logged_out, put, works
 from tests.scene import tamper
@@ -31,6 +40,11 @@ def events(scene: Scene) -> list[tuple[str, list[str]]]:
         for letter in scene.post.letters
         if "items" in letter.payload
     ]
+
+
+def needs(scene: Scene) -> list[Attention]:
+    beat, now = heartbeat(scene.settings.state), scene.clock.now()
+    return [one.attention for one in needs_of(scene.store, beat=beat, zone="UTC", now=now)]
 
 
 def fails(scene: Scene, *names: str) -> None:
@@ -74,24 +88,85 @@ async def test_an_item_that_ends_before_its_message_is_not_reported(scene: Scene
     assert events(scene) == []
 
 
-async def test_a_new_failure_is_reported_again_and_an_acknowledged_item_is_not(scene: Scene) -> None:
+async def test_of_failures_in_a_row_one_a_day_is_reported_also_after_an_acknowledgement(scene: Scene) -> None:
     told(scene, PHONE)
     scene.declare(job("a", notify=()))
     fails(scene, "a")
-    scene.trigger("a")
-    await scene.advance("5m")
-    scene.trigger("a")
-    await scene.advance("5m")
-    assert events(scene) == [("attention", ["failing:a"])] * 2
+    for pause in ("20s", "20s", "20s", "2h"):
+        scene.trigger("a")
+        await scene.advance(pause)
+    assert events(scene) == [("attention", ["failing:a"])]
     item = scene.store.read(attention.noted_items)["failing:a"]
     acknowledge = partial(acknowledge_notified, topic=item.topic, actor="me", now=scene.clock.now())
     assert not scene.store.write(partial(acknowledge, mark="of another time"))
     assert scene.store.write(partial(acknowledge, mark=item.mark))
     await scene.advance("5m")
+    scene.trigger("a")
+    await scene.advance("5m")
+    assert len(events(scene)) == 1
+    await scene.advance("1d")
+    scene.trigger("a")
+    await scene.advance("5m")
+    assert events(scene) == [("attention", ["failing:a"])] * 2
+
+
+async def test_an_acknowledged_item_is_not_reported_when_it_is_over(scene: Scene) -> None:
+    told(scene, PHONE)
+    scene.declare(job("a", notify=()))
+    fails(scene, "a")
+    scene.trigger("a")
+    await scene.advance("5m")
+    item = scene.store.read(attention.noted_items)["failing:a"]
+    scene.store.write(
+        partial(acknowledge_notified, topic=item.topic, mark=item.mark, actor="me", now=scene.clock.now())
+    )
+    await scene.advance("5m")
     scene.processes.scripts["a"] = Script()
     scene.trigger("a")
     await scene.advance("10m")
-    assert len(events(scene)) == 2
+    assert events(scene) == [("attention", ["failing:a"])]
+    assert scene.store.read(attention.noted_items) == {}
+
+
+async def test_a_budget_is_reported_at_80_and_at_100_percent_once_in_its_window(scene: Scene) -> None:
+    account = replace(DAY, policy=Exceeded.WARN)
+    small, large = spending("small", scene, Spend("day"), usage=Usage(usd=dollars(1))), dollars(1.5)
+    reserving = spending("large", scene, Spend("day", estimate=large), takes="30m", usage=Usage(usd=dollars(0)))
+    put_file(scene, small, reserving, accounts=(account,))
+    told(scene, PHONE)
+
+    async def spend(name: str, times: int = 1) -> list[str]:
+        for _ in range(times):
+            scene.trigger(name)
+            await scene.advance("5m")
+        return [item["what"].partition(":")[0] for letter in scene.post.letters for item in letter.payload["items"]]
+
+    assert await spend("small", 7) == []
+    assert await spend("large") == []
+    await scene.advance("1h")
+    assert await spend("small") == ["nearly"]
+    assert await spend("large") == ["nearly"]
+    await scene.advance("1h")
+    assert await spend("small", 3) == ["nearly", "used up"]
+    await scene.advance("1d")
+    await scene.advance("5m")
+    assert [event for event, _ in events(scene)] == ["attention", "attention", "resolved"]
+
+
+async def test_a_budget_for_which_runs_wait_now_and_then_is_reported_once_in_its_window(scene: Scene) -> None:
+    small = spending("small", scene, Spend("day"), usage=Usage(usd=dollars(1)))
+    large = spending("large", scene, Spend("day", estimate=dollars(3)), usage=Usage(usd=dollars(3)))
+    put_file(scene, small, large)
+    told(scene, PHONE)
+    for _ in range(8):
+        scene.trigger("small")
+        await scene.advance("5m")
+    for _ in range(3):
+        run = scene.trigger("large")
+        await scene.advance("5m")
+        cancel_run(scene.store, run, now=scene.clock.now())
+        await scene.advance("5m")
+    assert events(scene) == [("attention", ["budget:day"])] * 2
 
 
 async def test_a_target_that_hears_of_the_runs_of_a_job_gets_no_item_of_its_failure(scene: Scene) -> None:
@@ -213,3 +288,19 @@ async def test_the_end_of_a_run_wakes_the_loop_once_until_the_next_look_and_neve
     await watch.round()
     watch.run_ended()
     assert watch.loop.take_wake()
+
+
+async def test_a_disabled_target_needs_attention_until_a_person_enables_it(scene: Scene) -> None:
+    told(scene, PHONE, replace(PHONE, name="hook", on=(Event.FAILED,), address="2"))
+    scene.declare(job("a", notify=("hook",)))
+    gone = DeliveryResult(ok=False, answer=410, error="410 Gone", gone=True)
+    scene.post.answer = lambda letter: gone if letter.target.name == "hook" else DeliveryResult(ok=True, answer=200)
+    fails(scene, "a")
+    await scene.advance("61m")
+    scene.processes.scripts["a"] = Script()
+    await scene.advance("3d")
+    (item,) = (one for one in needs(scene) if one.kind is ItemKind.DELIVERIES)
+    assert (item.name, item.command) == ("hook", "rota notify enable hook")
+    assert item.what == "disabled, it gets no notifications: 410 Gone"
+    enable_target(scene.store, "hook")
+    assert [one for one in needs(scene) if one.kind is ItemKind.DELIVERIES] == []

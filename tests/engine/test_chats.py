@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.engine.transactions.questions import ask
+from rota.model.attention import ItemKind
 from rota.model.chats import ChatKind, ChatState
 from rota.model.notifications import ChatCommands, Event
 from rota.model.questions import Door, Question, QuestionState, Subject
@@ -28,6 +29,7 @@ from rota.testing.doubles import Script
 from tests.chats.scene import ChatScene, chat_scene, phone, reviewing
 from tests.chats.telegram_server import CHAT, USER, TelegramServer, telegram
 from tests.engine.conftest import NOON, audit, command
+from tests.engine.test_attention_events import needs
 from tests.engine.test_making import WAITS, asking, put
 
 pytestmark = pytest.mark.anyio
@@ -393,6 +395,19 @@ async def test_a_question_that_does_not_fit_has_no_buttons(scene: ChatScene, ser
     server.say("yes", reply_to=message["message_id"])
     await scene.talk()
     assert stored(scene, question).is_open
+
+
+async def test_a_question_that_cannot_be_sent_needs_attention(scene: ChatScene, server: TelegramServer) -> None:
+    scene.target(phone(server))
+    scene.declare(reviewing())
+    server.failures.append(("sendMessage", 403, {"description": "Forbidden: bot was blocked by the user"}))
+    asked(scene)
+    await scene.talk()
+    (item,) = (one for one in needs(scene) if one.kind is ItemKind.DELIVERIES)
+    assert (item.name, item.command) == ("phone", "rota notify test phone")
+    assert item.what == "1 message failed: sendMessage: 403 Forbidden: bot was blocked by the user"
+    await scene.advance("25h")
+    assert [one for one in needs(scene) if one.kind is ItemKind.DELIVERIES] == []
 
 
 async def test_a_target_may_leave_questions_to_others(scene: ChatScene, server: TelegramServer) -> None:

@@ -8,30 +8,41 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from rota.engine.membership.control import NAME
+import pytest
+
+from rota.cli.commands.status import MAX_NAMES
+from rota.engine.membership.control import NAME, installed_version
 from rota.engine.transactions.attention import look
+from rota.engine.transactions.claim import ClaimOwner, claim
 from rota.engine.transactions.insert import create_run
+from rota.engine.transactions.pause import pause_everything
 from rota.model.agents import AgentProblem, ProviderHold
 from rota.model.attention import ItemKind
 from rota.model.clock import iso, to_ms
 from rota.model.ids import new_id
 from rota.model.notifications import Channel, Event, Target
 from rota.model.questions import Subject
-from rota.model.records import Outcome
+from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Reason, Status, Trigger
 from rota.operations.status.heartbeat import heartbeat
 from rota.operations.status.status import needs_of
+from rota.rules.liveness import LEASE
+from rota.rules.liveness import REASON as CRASH_LOOP
 from rota.store.driver import Database
-from rota.store.tables import jobs, notifications, questions, queue
+from rota.store.tables import jobs, notifications, processes, questions, queue
 from rota.store.tables.questions import NewQuestion
 from rota.store.tables.runs import NewRun
 from rota.store.transfer import MOVED_TO
+from tests.api.conftest import opened
 from tests.docs.pages import DOCS
+from tests.faces.conftest import Project
 from tests.faces.test_budgets import run as spend
 from tests.faces.test_left_behind import alive
 from tests.pages.conftest import Site
+from tests.postgres import lay_postgres
 from tests.scene import tamper_file
 
 FILE = """
@@ -47,8 +58,8 @@ jobs:
   proposed: {command: "true"}
   spender: {command: "true", budget: day}
 """
-OF_MACHINES = {ItemKind.WORKERS, ItemKind.DRAINED, ItemKind.WORKER, ItemKind.CRASHES, ItemKind.CLOCK}
-"""The kinds of a database that several machines share: `tests/engine/test_worker_states.py` has them."""
+OF_MACHINES = {ItemKind.WORKERS, ItemKind.DRAINED, ItemKind.WORKER, ItemKind.CLOCK}
+"""The kinds of a database that several machines share."""
 WORKING = {"file_problem": "rota.yaml:3:5: unknown key", "storage_problem": "disk full", "failing": None, "loops": []}
 BROKEN = {
     "file_problem": None,
@@ -120,6 +131,7 @@ def fill(site: Site) -> None:
     asked = NewQuestion(Subject.JOB, asking.id, "Which branch?", "d", "asking:1", now, run_id=new_id(now))
     store.write(partial(questions.insert, new=asked))
     store.write(lambda db: db.execute("meta_set", key=MOVED_TO, value="postgresql://db/rota"))
+    store.write(partial(pause_everything, until=None, reason=CRASH_LOOP, now=now))
     at = to_ms(now)
     source = json.dumps({"kind": "github", "place": "me/api"})
     tamper_file(
@@ -154,6 +166,9 @@ def faces(site: Site) -> set[str]:
     listed = [one["topic"] for one in items]
     status = site.project.json("status")
     assert [f"{one['kind']}:{one['name']}" for one in status["attention"]] == listed
+    words = site.project.rota("status").output
+    assert site.project.rota().output == words
+    assert [one["name"] for one in items[:MAX_NAMES] if one["name"] not in words] == []
     assert site.project.rota("status", "--strict").exit_code == 1
     assert site.api.get("/attention")["items"] == items
     assert [f"{one['kind']}:{one['name']}" for one in site.api.get("/scheduler/status")["attention"]] == listed
@@ -182,6 +197,55 @@ def test_every_kind_of_item_is_the_same_in_every_face(site: Site) -> None:
                 found |= faces(site)
     kinds = {ItemKind(topic.partition(":")[0]) for topic in found}
     assert set(ItemKind) - kinds == OF_MACHINES
+
+
+class Machines:
+    """The machines of a database that they share."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def enter(self, name: str, *, kind: str = "worker") -> ClaimOwner:
+        """Let a machine begin, with a lease."""
+        return self.site.store.write(partial(self._enter, name=name, kind=kind))
+
+    def _enter(self, db: Database, *, name: str, kind: str) -> ClaimOwner:
+        now, me = self.site.clock.now(), ProcessIdentity(f"boot of {name}", 1, 1)
+        worker = processes.Worker(new_id(now), name, {}, name, "/srv/rota")
+        processes.insert_worker(db, worker, now=now)
+        version = installed_version() or ""
+        epoch = processes.open_process(
+            db, worker_id=worker.id, kind=kind, identity=me, lock=new_id(now), version=version, now=now
+        )
+        processes.renew_lease(db, epoch, lease=LEASE)
+        return ClaimOwner(worker.id, epoch, me, leased=True)
+
+    def vanish(self, machine: ClaimOwner) -> None:
+        """Let a machine die while it carries a run."""
+        self.site.project.ok("trigger", "hello")
+        now = self.site.clock.now()
+        assert self.site.store.write(partial(claim, holder=machine, free=range(1), now=now))
+        self.site.store.write(partial(processes.renew_lease, epoch=machine.epoch, lease=timedelta(hours=-1)))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Site]:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    project, address = Project(folder), lay_postgres()
+    project.write(f"store: {address}\njobs: {{hello: {{command: [echo, hello]}}}}\n")
+    project.ok("apply")
+    with opened(project, store=address) as made:
+        yield Site(made)
+
+
+def test_the_items_of_machines_are_the_same_in_every_face(shared: Site) -> None:
+    machines, store = Machines(shared), shared.store
+    lost, crashed = machines.enter("lost"), machines.enter("crashed")
+    store.write(partial(processes.note_skew, worker_id=crashed.worker_id, skew=timedelta(minutes=5)))
+    store.write(partial(processes.drain, worker_id=crashed.worker_id, draining=True, crashes=6))
+    machines.vanish(lost)
+    assert faces(shared) == {"workers:workers", "drained:workers", "worker:lost", "clock:crashed", "crashes:crashed"}
 
 
 def test_every_kind_is_documented() -> None:

@@ -39,7 +39,8 @@ class ItemKind(StrEnum):
 class Attention(Struct, frozen=True):
     """One item that needs attention: the job or file, the problem, and a command for details.
 
-    `sign` changes only when something new happens; `subject` is the run or job of the item.
+    `sign` changes only when something new happens; `subject` is the run or job of the item. `also` are the signs of
+    more serious states: after one of these, this one is nothing new.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Attention(Struct, frozen=True):
     kind: ItemKind
     sign: str = ""
     subject: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:

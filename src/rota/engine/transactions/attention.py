@@ -9,7 +9,7 @@ from rota.model.attention import Attention, ItemKind, NotedItem
 from rota.model.clock import iso
 from rota.model.ids import new_id
 from rota.model.notifications import OF_ITEMS, Event, Target
-from rota.rules.attention import Changes, changes_of, is_told_by_runs, mark_of
+from rota.rules.attention import Changes, changes_of, is_told_by_runs, mark_after
 from rota.store.driver import Database
 from rota.store.tables import attention, audit, jobs, notifications
 
@@ -34,9 +34,12 @@ def look(db: Database, find: FindItems, *, together: timedelta, now: datetime) -
     hears = any(event in target.on for target in notifications.targets(db).values() for event in OF_ITEMS)
     if not hears:
         return Changes(deleted=tuple(noted))
-    items = [_item(found, now=now) for found in find(db, now)]
-    acknowledged = {item.topic for item in items if item.topic in seen and seen[item.topic].sign == item.mark}
-    acknowledged |= {topic for topic, item in noted.items() if topic in seen and seen[topic].sign == item.mark}
+    earlier = {topic: [item.mark] for topic, item in noted.items()}
+    for topic, one in seen.items():
+        earlier.setdefault(topic, []).insert(0, one.sign)
+    items = [_item(found, mark_after(found, earlier.get(found.topic, ())), now=now) for found in find(db, now)]
+    marks = {topic: item.mark for topic, item in noted.items()} | {item.topic: item.mark for item in items}
+    acknowledged = {topic for topic, mark in marks.items() if topic in seen and seen[topic].sign == mark}
     return changes_of(noted, items, acknowledged=acknowledged, now=now, together=together)
 
 
@@ -57,8 +60,7 @@ def note(db: Database, find: FindItems, *, together: timedelta, now: datetime) -
     return changes
 
 
-def _item(found: Attention, *, now: datetime) -> NotedItem:
-    mark = mark_of(found.sign)
+def _item(found: Attention, mark: str, *, now: datetime) -> NotedItem:
     return NotedItem(found.topic, mark, found.kind, found.name, found.what, found.command, found.subject, since=now)
 
 

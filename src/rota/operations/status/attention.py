@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.engine.activity import KIND as TICK
+from rota.engine.activity import everything_paused
 from rota.engine.membership.control import installed_version
 from rota.engine.membership.locks import live_processes, worker_here
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.attention import Attention, ItemKind
+from rota.model.budgets import Per
 from rota.model.clock import iso, say_duration
 from rota.model.errors import InvalidValue, NothingNeeds, nearest
 from rota.model.questions import Subject
@@ -26,13 +28,14 @@ from rota.operations.capacity import HoldView, hold_views
 from rota.operations.jobs import HELD, LAST_OUTCOMES, JobView, job_view
 from rota.operations.project.locate import in_scope
 from rota.operations.workers import Presence, WorkerState, all_drained
-from rota.rules.attention import WORKTREE_AGE, budget_level, in_order, is_stuck, mark_of
+from rota.rules.attention import WORKTREE_AGE, BudgetLevel, budget_level, in_order, is_stuck, mark_after
 from rota.rules.budgets import say_used
 from rota.rules.health_checks import Finding, Severity
+from rota.rules.liveness import REASON as CRASH_LOOP
 from rota.rules.liveness import say_skew
 from rota.store.driver import Database, Store
 from rota.store.tables import attention as noted
-from rota.store.tables import audit, jobs, notifications, processes, questions, queue, run_queries, work_items
+from rota.store.tables import audit, chats, jobs, notifications, processes, questions, queue, run_queries, work_items
 from rota.store.tables.activity import POLL
 from rota.store.tables.audit import Acknowledgement
 from rota.store.tables.jobs import digest_of
@@ -106,8 +109,8 @@ def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
     acknowledged = audit.acknowledgements(db)
     items = []
     for item in found:
-        mark = mark_of(item.sign)
         seen = acknowledged.get(item.topic)
+        mark = mark_after(item, [seen.sign] if seen is not None else ())
         items.append(AttentionItem(item, mark, seen if seen is not None and seen.sign == mark else None))
     return items
 
@@ -189,14 +192,29 @@ def _failing_parts(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
 
 def _failed_reports(db: Database, since: datetime, *, prefix: str) -> Iterator[Attention]:
     """Yield the targets and work sources with failed notifications or reports."""
+    if not prefix:
+        yield from _disabled_targets(db)
     for failed in notifications.failed_since(db, since, prefix=prefix):
         what, sign = f"{counted(failed.count, 'notification')} failed: {failed.error}", iso(failed.newest)
         yield Attention(failed.target, what, "rota deliveries --failed", kind=ItemKind.DELIVERIES, sign=sign)
+    for unsent in () if prefix else chats.failed_since(db, since):
+        what, sign = f"{counted(unsent.count, 'message')} failed: {unsent.error}", iso(unsent.newest)
+        yield Attention(unsent.target, what, f"rota notify test {unsent.target}", kind=ItemKind.DELIVERIES, sign=sign)
     for source in given_up(db, since, prefix=prefix):
         handle = source.newest.handle
         yield Attention(
             source.source, source.text, f"rota show {handle}", kind=ItemKind.SOURCE, sign=handle, subject=handle
         )
+
+
+def _disabled_targets(db: Database) -> Iterator[Attention]:
+    """Yield the targets that get nothing until a person enables them."""
+    disabled = notifications.disabled(db)
+    for name, target in notifications.targets(db).items() if disabled else ():
+        endpoint = disabled.get(target.endpoint)
+        if endpoint is not None and endpoint.disabled_at is not None:
+            what, command = f"disabled, it gets no notifications: {endpoint.error}", f"rota notify enable {name}"
+            yield Attention(name, what, command, kind=ItemKind.DELIVERIES, sign=f"disabled {iso(endpoint.disabled_at)}")
 
 
 def _stuck(run: Run, spec: JobSpec, now: datetime, state: Path | None) -> Attention | None:
@@ -426,6 +444,7 @@ def needs_in(
     holds = hold_views(db)
     items = [
         *_scheduler(beat),
+        *_crash_pause(db),
         *machines_needing(beat.workers),
         *left_behind(db, beat.state),
         *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope, state=beat.state),
@@ -441,13 +460,14 @@ def needs_in(
 def _short(view: "AccountView") -> Attention | None:
     """Return the item of a budget that is nearly used up, used up, or for which runs wait."""
     account = view.account
-    level = budget_level(used=view.used, limit=account.limit, waiting=len(view.waiting))
-    if not level:
+    level = budget_level(settled=view.settled, limit=account.limit, waiting=len(view.waiting))
+    if level is None or (account.per is Per.MINUTE and not view.waiting):
         return None
-    used = say_used(view.used, account.limit, account.unit)
+    used, window = say_used(view.used, account.limit, account.unit), view.window.since.isoformat()
     what = _waiting(view, used) if view.waiting else f"{level}: {used}"
-    sign = view.window.since.isoformat() if view.waiting else f"{level} {view.window.since.isoformat()}"
-    return Attention(account.name, what, f"rota budgets {account.name}", kind=ItemKind.BUDGET, sign=sign)
+    also = (f"{BudgetLevel.USED_UP} {window}",) if level is BudgetLevel.NEARLY else ()
+    command = f"rota budgets {account.name}"
+    return Attention(account.name, what, command, kind=ItemKind.BUDGET, sign=f"{level} {window}", also=also)
 
 
 def _waiting(view: "AccountView", used: str) -> str:
@@ -494,6 +514,14 @@ def _scheduler(beat: "Heartbeat") -> Iterator[Attention]:
     if beat.ticks is not None and beat.ticks.last is not None and not beat.alive:
         what = f"ticks have stopped, the last one was at {iso(beat.ticks.last)}"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
+
+
+def _crash_pause(db: Database) -> Iterator[Attention]:
+    """Yield the pause of a scheduler that crashed repeatedly."""
+    paused = everything_paused(db)
+    if paused is not None and paused.reason == CRASH_LOOP:
+        what = "started paused because it crashed repeatedly: find the cause; until then nothing fires or starts"
+        yield Attention("scheduler", what, "rota resume --all", kind=ItemKind.CRASHES, sign=iso(paused.since))
 
 
 def chosen_among(

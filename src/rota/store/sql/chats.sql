@@ -91,6 +91,10 @@ UPDATE chat_message SET next_at = :next_at, error = :error WHERE id = :id AND ne
 -- name: chat_message_failed
 UPDATE chat_message SET state = 'FAILED', next_at = NULL, error = :error WHERE id = :id AND next_at IS NOT NULL
 
+-- name: chat_messages_failed
+SELECT target, count(*), coalesce(max(error), ''), max(created_at) FROM chat_message
+WHERE state = 'FAILED' AND created_at >= :since GROUP BY target ORDER BY target
+
 -- name: chat_messages_reclaim
 -- Only the reader of a bot sends its messages: what an earlier reader had reserved is due again. A failed attempt keeps its pause.
 UPDATE chat_message SET next_at = :now WHERE bot = :bot AND next_at > :now AND attempts > 0 AND error IS NULL

@@ -68,6 +68,9 @@ DELETE FROM delivery WHERE id IN (
 -- name: endpoint_get
 SELECT failures, closed_until, disabled_at, error FROM endpoint WHERE endpoint = :endpoint
 
+-- name: endpoints_disabled
+SELECT endpoint, disabled_at, error FROM endpoint WHERE disabled_at IS NOT NULL ORDER BY endpoint
+
 -- name: endpoint_fail
 INSERT INTO endpoint (endpoint, failures, closed_until, error) VALUES (:endpoint, :failures, :closed_until, :error)
 ON CONFLICT (endpoint) DO UPDATE SET failures = :failures, closed_until = :closed_until, error = :error

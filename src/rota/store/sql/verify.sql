@@ -155,10 +155,15 @@ SELECT * FROM (
             AND job.provisional_at < question.ended_at THEN 'is answered with reject, but its job still waits for approval'
         WHEN question.state = 'answered' AND question.subject = 'proposal' AND question.answer = 'approve' AND job.provisional_at IS NOT NULL
             AND job.provisional_at < question.ended_at THEN 'is answered with approve, but its job still waits for approval'
+        WHEN question.state = 'answered' AND question.call IS NOT NULL AND question.answer = 'allow always' AND given.number IS NULL
+            THEN 'is answered with allow always, but there is no standing grant'
+        WHEN given.number IS NOT NULL AND (question.call IS NULL OR coalesce(question.answer, '') <> 'allow always')
+            THEN 'has a standing grant, but no person allowed the call for always'
     END AS what
     FROM question JOIN job ON job.id = question.job_id
     LEFT JOIN run AS asked ON asked.id = question.run_id LEFT JOIN live AS asking ON asking.run = asked.seq
-    LEFT JOIN run AS used ON used.id = question.used_by LEFT JOIN live AS getting ON getting.run = used.seq) AS looked
+    LEFT JOIN run AS used ON used.id = question.used_by LEFT JOIN live AS getting ON getting.run = used.seq
+    LEFT JOIN standing_grant AS given ON given.question = question.number) AS looked
 WHERE what IS NOT NULL LIMIT :limit
 
 -- name: audit_chats

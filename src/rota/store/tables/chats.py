@@ -167,6 +167,20 @@ def failed(db: Database, token: str, *, error: str) -> None:
     db.execute("chat_message_failed", id=token, error=error)
 
 
+class FailedMessages(Struct, frozen=True):
+    """The number of messages to a target that could not be sent, the error of one, and the time of the newest."""
+
+    target: str
+    count: int
+    error: str
+    newest: datetime
+
+
+def failed_since(db: Database, since: datetime) -> list[FailedMessages]:
+    """Return the questions and notices since an instant that could not be sent, by target."""
+    return records_of(FailedMessages, db.rows("chat_messages_failed", since=to_ms(since)))
+
+
 def reclaim(db: Database, name: str, *, now: datetime) -> None:
     """Make the messages due that an earlier reader of a bot was sending."""
     db.execute("chat_messages_reclaim", bot=name, now=to_ms(now))

@@ -199,6 +199,11 @@ def endpoint(db: Database, name: str) -> Endpoint:
     return record_or_none(Endpoint, db.row("endpoint_get", endpoint=name)) or Endpoint()
 
 
+def disabled(db: Database) -> dict[str, Endpoint]:
+    """Return the disabled endpoints."""
+    return {name: Endpoint(0, None, from_ms(at), error) for name, at, error in db.rows("endpoints_disabled")}
+
+
 def endpoint_failed(db: Database, name: str, failures: int, *, closed_until: datetime | None, error: str) -> None:
     """Store the failures of an endpoint, and the end of its pause."""
     until = to_ms_or_none(closed_until)
