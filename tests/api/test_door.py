@@ -25,6 +25,7 @@ EXAMPLES = {
     "question": "1",
     "grant": "1",
     "worker": "elsewhere",
+    "action": "run",
     "target": "ops",
     "digest": "0" * 12,
     "name": "rota.css",
