@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from rota.chats.slack import SlackApp, read_envelope
 from rota.chats.telegram import TelegramBot, read_update
 from rota.chats.web import ChatApi
+from rota.engine.loops.answers import chat_sent
 from rota.model.chats import ChatFailure, Incoming, Outgoing
+from rota.model.notifications import Channel, Target
 from rota.rules.chats import Ignored, judge, parts_of, split
 from tests.chats.slack_server import APP, BOT, CHANNEL, slack
 from tests.chats.telegram_server import CHAT, TOKEN, telegram
@@ -39,6 +41,14 @@ SHAPED = st.recursive(JSON, lambda inner: st.dictionaries(st.sampled_from(KEYS),
 @given(st.dictionaries(st.sampled_from(KEYS), SHAPED, max_size=4))
 def test_no_update_raises_and_none_of_a_stranger_has_an_effect(update: dict[str, Any]) -> None:
     assert isinstance(judge(read_update(update), []), Ignored)
+
+
+def test_a_message_of_a_topic_is_no_reply() -> None:
+    """The service shows each message of a topic as a reply to the message that opened it."""
+    opened = {"message_id": 3, "forum_topic_created": {"name": "ops"}}
+    message = {"message_id": 9, "chat": {"id": 5}, "from": {"id": 6}, "text": "/status", "reply_to_message": opened}
+    found = read_update({"update_id": 1, "message": message})
+    assert (found.text, found.reply_to) == ("/status", "")
 
 
 ENVELOPE = ("type", "payload", "event", "channel", "user", "text", "ts", "thread_ts", "actions", "value", "container")
@@ -138,3 +148,11 @@ def test_an_envelope_is_acknowledged_only_after_it_was_taken() -> None:
         assert [(event.text, event.reply_to) for event in taken] == 2 * [("one <b>", "1.1")]
         assert taken[0].key == taken[1].key
         assert server.connections == 2
+
+
+def test_a_notification_of_wide_characters_is_cut_to_what_the_service_accepts() -> None:
+    with telegram() as server:
+        bot = TelegramBot(ChatApi(server.url, allow_private=(server.place,)), TOKEN)
+        target = Target("phone", Channel.TELEGRAM, address=str(CHAT))
+        assert chat_sent(bot, target, Outgoing("\N{GRINNING FACE}" * 4000)).ok
+        assert [len(text.encode("utf-16-le")) // 2 for text in server.texts()] == [3999]

@@ -7,9 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from rota.engine.loops.attention import AttentionWatch
+from rota.engine.transactions.questions import ask
 from rota.model.attention import Attention, ItemKind
 from rota.model.budgets import Exceeded, Usage
 from rota.model.notifications import Channel, DeliveryResult, Event, Target
+from rota.model.questions import Subject
 from rota.model.spec import Spend
 from rota.operations.notifications import enable_target
 from rota.operations.run_actions import cancel_run
@@ -17,6 +19,7 @@ from rota.operations.status.attention import acknowledge_notified
 from rota.operations.status.heartbeat import heartbeat
 from rota.operations.status.status import needs_of
 from rota.store.tables import attention, notifications
+from rota.store.tables.questions import NewQuestion
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.conftest import audit
@@ -24,6 +27,8 @@ from tests.engine.spending import DAY, dollars, spending
 from tests.engine.spending import put as put_file
 from tests.engine.test_deliveries import FAILED, job, told
 from tests.engine.test_holds import agent, logged_out, put, works
+from tests.engine.test_making import WAITS, asking
+from tests.engine.test_making import put as put_job
 from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +66,19 @@ async def test_items_of_a_short_time_are_one_message_and_are_not_repeated(scene:
     scene.trigger("b")
     await scene.advance("10m")
     assert events(scene) == [("attention", ["failing:a", "failing:b"])]
+
+
+async def test_a_question_that_a_chat_does_not_have_is_an_item_there(scene: Scene) -> None:
+    """`rota tick` sends notifications, and no questions to chats."""
+    told(scene, replace(PHONE, users=("1",)))
+    put_job(scene, asking("watch"), policy=WAITS)
+    scene.declare(job("a", notify=()))
+    new = NewQuestion(Subject.JOB, scene.job("a").id, "Which branch?", "d", "a:1", scene.clock.now(), run_id="r")
+    scene.store.write(partial(ask, new=new, job="a"))
+    await scene.advance("1m")
+    assert [(event, sorted(topics)) for event, topics in events(scene)] == [
+        ("attention", ["approval:watch", "question:question 2"])
+    ]
 
 
 async def test_an_item_that_is_over_is_reported_once(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from rota.model.states import Reason, Status, Trigger
 from rota.operations.explain import explain
 from rota.operations.questions import answers
 from rota.operations.questions.answers import Answerer
-from rota.rules.chats import ACTIONS, NOTHING, PER
+from rota.rules.chats import ACTIONS, FLOODED, NOTHING, PER
 from rota.store.tables import audit as audit_table
 from rota.store.tables import chats, notifications, questions
 from rota.store.tables.questions import NewQuestion
@@ -410,6 +410,43 @@ async def test_a_question_that_cannot_be_sent_needs_attention(scene: ChatScene, 
     assert [one for one in needs(scene) if one.kind is ItemKind.DELIVERIES] == []
 
 
+async def test_an_outage_of_hours_loses_no_question(scene: ChatScene, server: TelegramServer) -> None:
+    scene.target(phone(server))
+    scene.declare(reviewing())
+    server.failures += [("sendMessage", 502, {"description": "Bad Gateway"})] * 30
+    question = asked(scene)
+    for _ in range(20):
+        scene.clock.advance(timedelta(minutes=6))
+        await scene.talk(turns=2)
+    (item,) = (one for one in needs(scene) if one.kind is ItemKind.DELIVERIES)
+    assert item.what == "1 message failed: sendMessage: 502 Bad Gateway"
+    for _ in range(20):
+        scene.clock.advance(timedelta(minutes=6))
+        await scene.talk(turns=2)
+    [message] = server.sent()
+    assert [one for one in needs(scene) if one.kind is ItemKind.DELIVERIES] == []
+    server.press(message["message_id"])
+    await scene.talk()
+    assert stored(scene, question).answer == "yes"
+
+
+async def test_a_chat_that_left_the_file_gets_nothing_more_and_loses_nothing_when_it_returns(
+    scene: ChatScene, server: TelegramServer
+) -> None:
+    scene.target(phone(server))
+    scene.declare(reviewing())
+    server.failures.append(("sendMessage", 502, {"description": "Bad Gateway"}))
+    asked(scene)
+    await scene.talk()
+    scene.target(replace(phone(server), address="77"))
+    scene.clock.advance(timedelta(minutes=1))
+    await scene.talk()
+    assert [message["chat"]["id"] for message in server.sent()] == [77]
+    scene.target(phone(server))
+    await scene.talk()
+    assert [message["chat"]["id"] for message in server.sent()] == [77, CHAT]
+
+
 async def test_a_target_may_leave_questions_to_others(scene: ChatScene, server: TelegramServer) -> None:
     scene.target(phone(server, questions=False))
     scene.declare(reviewing())
@@ -459,10 +496,27 @@ async def test_news_since_the_message_are_not_acknowledged(scene: ChatScene, ser
     assert "something new happened since" in server.answered()[0]
 
 
+async def test_two_targets_of_a_chat_both_have_buttons_that_acknowledge(
+    scene: ChatScene, server: TelegramServer
+) -> None:
+    scene.target(
+        phone(server, on=(Event.ATTENTION,)), replace(phone(server, on=(Event.FAILED,)), name="first", questions=False)
+    )
+    scene.declare(command("backup"))
+    scene.processes.scripts["backup"] = Script(ending=Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3))
+    scene.trigger("backup")
+    await scene.advance("5m")
+    await scene.talk()
+    server.press(server.wait_for_text("backup needs attention", seconds=0)["message_id"])
+    await scene.talk()
+    assert server.answered() == ["acknowledged by Ada (telegram 5001): backup"]
+
+
 async def test_a_question_is_not_sent_as_an_item_too(scene: ChatScene, server: TelegramServer) -> None:
     scene.target(phone(server, on=(Event.ATTENTION,)))
     scene.declare(reviewing())
     asked(scene)
+    await scene.talk()
     await scene.advance("5m")
     await scene.talk()
     assert len(server.sent()) == 1
@@ -497,7 +551,8 @@ async def test_ten_thousand_messages_are_bounded(scene: ChatScene, server: Teleg
     before = scene.store.changes
     await scene.talk(turns=110)
     assert len(scene.history("backup")) == ACTIONS
-    assert len(server.texts()) == ACTIONS
+    assert len(server.texts()) == ACTIONS + 1
+    assert server.texts()[-1] == FLOODED
     assert server.updates == []
     assert scene.store.changes - before < 1000
     scene.clock.advance(PER)

@@ -14,7 +14,7 @@ from rota.engine.transactions.questions import ask
 from rota.model.notifications import ChatCommands
 from rota.model.questions import Subject
 from rota.model.states import Trigger
-from rota.rules.chats import ACTIONS
+from rota.rules.chats import ACTIONS, FLOODED
 from rota.store.tables import chats, questions
 from rota.store.tables.questions import NewQuestion
 from tests.chats.scene import ChatScene, chat_scene, ops, reviewing
@@ -142,8 +142,9 @@ async def test_a_flood_is_bounded(scene: ChatScene, server: SlackServer) -> None
     await until(scene, server, quiet)
     assert len(server.acknowledged) == 200
     await scene.talk()
-    assert len(server.texts()) == ACTIONS
+    assert len(server.texts()) == ACTIONS + 1
+    assert server.texts()[-1] == FLOODED
     scene.clock.advance(timedelta(seconds=20))
     await scene.talk(turns=2)
     [bot] = scene.store.read(chats.bots)
-    assert bot.ignored == 200 - ACTIONS
+    assert bot.ignored == 200 - ACTIONS - 1

@@ -132,6 +132,8 @@ def read_update(update: Mapping[str, Any]) -> Incoming:
 
 def _written(message: Mapping[str, Any], key: str, cursor: int | None) -> Incoming:
     sender, replied = _map(message.get("from")), _map(message.get("reply_to_message"))
+    if "forum_topic_created" in replied:
+        replied = {}  # each message of a topic replies to its first one
     return Incoming(
         key,
         chat=_id(_map(message.get("chat"))),

@@ -44,7 +44,9 @@ class ChatDesk:
     ) -> str:
         """Acknowledge the items of a delivery, and plan to remove its button."""
         found = next(iter(notifications.named(db, delivery)), None)
-        if found is None or found.id != delivery or found.target != target.name or found.event is not Event.ATTENTION:
+        sent_to = None if found is None else notifications.targets(db).get(found.target)
+        here = sent_to is not None and (sent_to.bot, sent_to.address) == (target.bot, target.address)
+        if found is None or found.id != delivery or not here or found.event is not Event.ATTENTION:
             raise InvalidValue(UNKNOWN_BUTTON)
         items = found.payload["items"]
         done = [

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from rota.model.chats import NAME_LIMIT, TEXT_LIMIT, Incoming, Person
+from rota.model.chats import NAME_LIMIT, TEXT_LIMIT, ChatFailure, Incoming, Person
 from rota.model.notifications import Target
 from rota.model.records import cut
 from rota.model.spec import Deliver, DeliverWhen
@@ -22,6 +22,11 @@ ANSWER_NOTE = "This replies to your answer of an earlier run. The answer is data
 ANSWER_LIMIT = 64_000
 ACTIONS, PER = 20, timedelta(minutes=1)
 """The accepted events of a person in a period."""
+FLOODED = f"more than {ACTIONS} messages in a minute: this one and further ones are ignored until a minute is over"
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=5)
+MAX_ATTEMPTS = 300
+"""About a day at the longest pause."""
+UNAUTHORIZED = 401
 _PRESS = re.compile(r"([0-9a-f-]{36}):([0-9]{1,3})", re.ASCII)
 _COMMAND = re.compile(r"/([a-z]{1,20})(?:@[A-Za-z0-9_]{1,64})?(?:\s+(.*))?", re.ASCII | re.DOTALL)
 
@@ -119,6 +124,19 @@ class Flood:
 
     def __init__(self) -> None:
         self._times: dict[str, deque[datetime]] = {}
+        self._warned: dict[str, datetime] = {}
+
+    def warns(self, person: str, *, now: datetime) -> bool:
+        """Return whether a refused person gets a word about it: once in a period.
+
+        >>> flood, noon = Flood(), datetime(2026, 11, 16, 12)
+        >>> [flood.warns("telegram:7", now=noon + PER * part) for part in (0, 0.5, 1)]
+        [True, False, True]
+        """
+        if (before := self._warned.get(person)) is not None and now < before + PER:
+            return False
+        self._warned[person] = now
+        return True
 
     def refuses(self, person: str, *, now: datetime) -> bool:
         """Count an event of a person; return whether it is one too many."""
@@ -129,6 +147,24 @@ class Flood:
             return True
         times.append(now)
         return False
+
+
+def resend_after(attempts: int, failure: ChatFailure, *, forever: bool = False) -> timedelta | None:
+    """Return the pause after this many attempts of a message, None if it is given up.
+
+    A message that the service refuses is given up, unless only the token is wrong: a person may replace it.
+
+    >>> down = ChatFailure("no answer")
+    >>> [str(resend_after(count, down)) for count in (1, 2, 20, 300)]
+    ['0:00:02', '0:00:04', '0:05:00', 'None']
+    >>> str(resend_after(300, down, forever=True)), resend_after(1, ChatFailure("no such chat", hopeless=True))
+    ('0:05:00', None)
+    """
+    refused = failure.hopeless and failure.status != UNAUTHORIZED
+    if refused or (attempts >= MAX_ATTEMPTS and not forever):
+        return None
+    pause: timedelta = min(FIRST_PAUSE * 2 ** min(attempts - 1, 12), LONGEST_PAUSE)
+    return max(pause, timedelta(seconds=failure.wait or 0.0))
 
 
 def says_something(text: str | None) -> bool:
@@ -207,6 +243,15 @@ def split(text: str, units: int) -> list[str]:
         pieces.append(rest[:end].rstrip())
         rest = rest[end:].lstrip()
     return pieces or [""]
+
+
+def shorten(text: str, units: int) -> str:
+    """Return a text of at most so many UTF-16 units; a longer one ends in an ellipsis.
+
+    >>> shorten("four", 4), shorten("fives", 4), shorten("\N{GRINNING FACE}" * 3, 4)
+    ('four', 'fiv…', '😀…')
+    """
+    return text if _end_within(text, units) == len(text) else f"{text[: _end_within(text, units - 1)]}…"
 
 
 def _end_within(text: str, units: int) -> int:

@@ -16,7 +16,7 @@ from rota.model.chats import ChatFailure, ChatKind, ChatMessage, ChatState, Outg
 from rota.model.clock import Clock
 from rota.model.ids import new_id
 from rota.model.notifications import Channel, Delivery, DeliveryResult, Target
-from rota.rules.chats import Part, parts_of
+from rota.rules.chats import Part, parts_of, shorten
 from rota.store.driver import Database, Store
 from rota.store.tables import chats
 from rota.text.chats import answer_head, answer_text, cost_line, file_name
@@ -65,7 +65,7 @@ def client_of(target: Target, secret: Callable[[str], str]) -> ChatClient:
 
 def chat_sent(client: ChatClient, target: Target, out: Outgoing) -> DeliveryResult:
     """Send a message to the chat of a target. Blocks."""
-    text = out.text if len(out.text) <= UNITS[target.channel] else out.text[: UNITS[target.channel] - 1] + "…"
+    text = shorten(out.text, UNITS[target.channel])
     try:
         return DeliveryResult(ok=True, answer=200, message=client.send(target.address, replace(out, text=text)))
     except ChatFailure as error:

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rota import faults
-from rota.engine.loops.answers import ChatClient, client_of
+from rota.engine.loops.answers import UNITS, ChatClient, client_of
 from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Desk
 from rota.engine.transactions.chats import carry_out, refuse
@@ -21,7 +22,7 @@ from rota.model.chats import ChatFailure, ChatKind, ChatMessage, ChatState, Inco
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError
 from rota.model.notifications import Channel, Target
-from rota.rules.chats import Flood, Ignored, Request, doors, judge
+from rota.rules.chats import FLOODED, Flood, Ignored, Refused, Request, doors, judge, resend_after, shorten
 from rota.runners.environment import Secrets
 from rota.settings import Settings
 from rota.store.driver import Database, Store
@@ -32,7 +33,6 @@ LEASE = timedelta(seconds=30)
 """For how long a bot is left to its reader after its last sign of life."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
 RESERVED = timedelta(minutes=2)
-MAX_ATTEMPTS = 8
 MESSAGES_A_ROUND = 20
 LOGGED_STRANGERS = 20
 """The number of people and chats outside of the file that are logged by name."""
@@ -243,9 +243,9 @@ class Chats:
         """Carry out events in their order; those that are ignored only move the position, all by one transaction."""
         passed: list[Incoming] = []
         for event in events:
-            request = judge(event, bot.targets)
-            if isinstance(request, Ignored) or self._flood.refuses(request.person.title, now=self._clock.now()):
-                self._ignore(bot, event, request)
+            request = self._bounded(judge(event, bot.targets))
+            if isinstance(request, Ignored):
+                self._ignore(bot, event, request.why)
                 passed.append(event)
                 continue
             await self._pass(bot, passed)
@@ -258,8 +258,16 @@ class Chats:
         if cursor is not None:
             await self._store.submit(partial(chats.move, name=bot.name, cursor=cursor, now=self._clock.now()))
 
-    def _ignore(self, bot: Bot, event: Incoming, request: Request | Ignored) -> None:
-        why = request.why if isinstance(request, Ignored) else "too many messages in a minute"
+    def _bounded(self, request: Request | Ignored) -> Request | Ignored:
+        """Return a request, unless its person has asked for too much: that is said once a minute, then ignored."""
+        now = self._clock.now()
+        if isinstance(request, Ignored) or not self._flood.refuses(request.person.actor, now=now):
+            return request
+        if self._flood.warns(request.person.actor, now=now):
+            return replace(request, action=Refused(FLOODED))
+        return Ignored("too many messages in a minute")
+
+    def _ignore(self, bot: Bot, event: Incoming, why: str) -> None:
         if not why:
             return
         self._ignored[bot.name] = self._ignored.get(bot.name, 0) + 1
@@ -325,11 +333,14 @@ class Chats:
 
     async def _send(self, bot: Bot, message: ChatMessage) -> None:
         assert self._desk is not None
+        if all(target.address != message.chat for target in bot.targets):
+            await self._store.submit(partial(chats.drop, token=message.id))  # the file names the chat no more
+            return
         out = (
             self._store.read(partial(self._desk.shown, message=message)) if message.kind is ChatKind.QUESTION else None
         )
         if message.kind is ChatKind.NOTICE:
-            out = Outgoing(message.body, reply_to=message.reply_to)
+            out = Outgoing(shorten(message.body, UNITS[bot.target.channel]), reply_to=message.reply_to)
         if out is None:
             await self._store.submit(partial(chats.closed, token=message.id))
             return
@@ -344,13 +355,13 @@ class Chats:
 
     async def _close(self, bot: Bot, message: ChatMessage) -> None:
         assert self._desk is not None
-        text = self._store.read(partial(self._desk.ending, message=message))
+        text = shorten(self._store.read(partial(self._desk.ending, message=message)), UNITS[bot.target.channel])
         tried = await self._try(bot, lambda client: client.close(message.chat, message.message or "", text) or "")
         failure = tried.failure
-        if failure is not None and not failure.hopeless and message.attempts + 1 < MAX_ATTEMPTS:
+        if failure is not None and resend_after(message.attempts + 1, failure) is not None:
             await self._put_off(bot, message, failure)
         else:
-            error = None if failure is None else str(failure)
+            error = None if failure is None else self._secrets.hide(str(failure))
             await self._store.submit(partial(chats.closed, token=message.id, error=error))
 
     async def _try(self, bot: Bot, call: Callable[[Any], str]) -> Trial:
@@ -364,14 +375,13 @@ class Chats:
             return Trial(failure=ChatFailure(error.message))
 
     async def _put_off(self, bot: Bot, message: ChatMessage, failure: ChatFailure) -> None:
+        """Plan the next attempt. An open question is tried until it is over: a person waits for it elsewhere."""
         text, now = self._secrets.hide(str(failure)), self._clock.now()
-        if failure.hopeless or message.attempts + 1 >= MAX_ATTEMPTS:
+        pause = resend_after(message.attempts + 1, failure, forever=message.kind is ChatKind.QUESTION)
+        if pause is None:
             log.warning("a message to a chat failed permanently", bot=bot.name, kind=message.kind.value, error=text)
             await self._store.submit(partial(chats.failed, token=message.id, error=text))
             return
-        pause = max(
-            min(FIRST_PAUSE * 2 ** (message.attempts + 1), LONGEST_PAUSE), timedelta(seconds=failure.wait or 0.0)
-        )
         if failure.wait:
             bot.silent_until = now + timedelta(seconds=failure.wait)
         await self._store.submit(partial(chats.again, token=message.id, error=text, at=now + pause))

@@ -6,18 +6,21 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from rota.model.attention import Attention, ItemKind, NotedItem
+from rota.model.chats import ChatKind, ChatState
 from rota.model.clock import iso
 from rota.model.ids import new_id
 from rota.model.notifications import OF_ITEMS, Event, Target
+from rota.model.questions import Subject
 from rota.rules.attention import Changes, changes_of, is_told_by_runs, mark_after
 from rota.store.driver import Database
-from rota.store.tables import attention, audit, jobs, notifications
+from rota.store.tables import attention, audit, chats, jobs, notifications, questions
 
 FindItems = Callable[[Database, datetime], Sequence[Attention]]
 """Returns all items that need attention, acknowledged ones too."""
 ITEMS_SENT = 20
 """A message names so many items and counts the others."""
 WHAT_LENGTH = 300
+QUESTIONS_READ = 20
 ASKED = (ItemKind.QUESTION, ItemKind.APPROVAL)
 """Items that are questions."""
 
@@ -82,12 +85,23 @@ def _hears(db: Database, target: Target, item: NotedItem) -> bool:
     """Return whether a target gets an item: not what it cannot deliver, nor what the runs of a job report to it."""
     if item.topic == f"deliveries:{target.name}":
         return False
-    if target.users and target.questions and item.kind in ASKED:
-        return False  # the chat has the question itself
+    if target.users and item.kind in ASKED and _has_question(db, target, item):
+        return False
     if not is_told_by_runs(item.kind, target.on):
         return True
     job = jobs.job_by_name(db, item.name)
     return job is None or target.name not in job.spec.notify
+
+
+def _has_question(db: Database, target: Target, item: NotedItem) -> bool:
+    """Return whether a chat has the question of an item itself. A scheduler that does not stay sends none."""
+    number = item.name.removeprefix("question ")
+    if item.kind is ItemKind.APPROVAL:
+        job = jobs.job_by_name(db, item.name)
+        asked = [] if job is None else questions.newest(db, state=None, job_id=job.id, below=None, limit=QUESTIONS_READ)
+        number = next((str(one.number) for one in asked if one.subject is Subject.PROPOSAL), "")
+    sent = chats.about(db, target.bot, target.address, kind=ChatKind.QUESTION, subject=number)
+    return any(message.state is not ChatState.FAILED for message in sent)
 
 
 def _item_json(item: NotedItem) -> dict[str, str]:

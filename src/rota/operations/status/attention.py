@@ -19,7 +19,7 @@ from rota.model.attention import Attention, ItemKind
 from rota.model.budgets import Per
 from rota.model.clock import iso, say_duration
 from rota.model.errors import InvalidValue, NothingNeeds, nearest
-from rota.model.questions import Subject
+from rota.model.questions import MAX_OPEN, Subject
 from rota.model.records import Abandoned, Claim, Job, Run, Worktree
 from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec, Work
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from rota.operations.status.heartbeat import Heartbeat
 
 MAX_COUNTED_CLAIMS = 1000
-MAX_QUESTIONS = 100
 
 
 class Untold(Struct, frozen=True):
@@ -197,14 +196,23 @@ def _failed_reports(db: Database, since: datetime, *, prefix: str) -> Iterator[A
     for failed in notifications.failed_since(db, since, prefix=prefix):
         what, sign = f"{counted(failed.count, 'notification')} failed: {failed.error}", iso(failed.newest)
         yield Attention(failed.target, what, "rota deliveries --failed", kind=ItemKind.DELIVERIES, sign=sign)
-    for unsent in () if prefix else chats.failed_since(db, since):
-        what, sign = f"{counted(unsent.count, 'message')} failed: {unsent.error}", iso(unsent.newest)
-        yield Attention(unsent.target, what, f"rota notify test {unsent.target}", kind=ItemKind.DELIVERIES, sign=sign)
+    if not prefix:
+        yield from _unsent_messages(db, since)
     for source in given_up(db, since, prefix=prefix):
         handle = source.newest.handle
         yield Attention(
             source.source, source.text, f"rota show {handle}", kind=ItemKind.SOURCE, sign=handle, subject=handle
         )
+
+
+def _unsent_messages(db: Database, since: datetime) -> Iterator[Attention]:
+    """Yield the chats that did not get a question or a notice."""
+    unsent = chats.failed_since(db, since)
+    declared = notifications.targets(db) if unsent else {}
+    for one in unsent:
+        if one.target in declared:
+            what, command = f"{counted(one.count, 'message')} failed: {one.error}", f"rota notify test {one.target}"
+            yield Attention(one.target, what, command, kind=ItemKind.DELIVERIES, sign=iso(one.newest))
 
 
 def _disabled_targets(db: Database) -> Iterator[Attention]:
@@ -478,7 +486,7 @@ def _waiting(view: "AccountView", used: str) -> str:
 
 def _questions(db: Database, *, scope: str) -> Iterator[Attention]:
     """Yield the open questions; a proposal is an item of its job."""
-    for question in questions.open_questions(db, limit=MAX_QUESTIONS):
+    for question in questions.open_questions(db, limit=MAX_OPEN):
         if question.subject is not Subject.PROPOSAL and in_scope(question.job, scope):
             number, subject = question.number, question.run or question.job
             what, command = f"{question.job} asks: {question.text}", f"rota answer {number}"

@@ -74,7 +74,8 @@ WHERE bot = :bot AND kind = 'question' AND chat_message.state = 'SENT' AND next_
 ORDER BY chat_message.created_at LIMIT :limit
 
 -- name: chat_message_end
-UPDATE chat_message SET next_at = :now WHERE id = :id AND state = 'SENT' AND next_at IS NULL
+-- The attempts to remove the buttons are counted anew.
+UPDATE chat_message SET next_at = :now, attempts = 0 WHERE id = :id AND state = 'SENT' AND next_at IS NULL
 
 -- name: chat_message_take
 UPDATE chat_message SET attempts = attempts + 1, next_at = :until WHERE id = :id AND next_at <= :now
@@ -91,9 +92,13 @@ UPDATE chat_message SET next_at = :next_at, error = :error WHERE id = :id AND ne
 -- name: chat_message_failed
 UPDATE chat_message SET state = 'FAILED', next_at = NULL, error = :error WHERE id = :id AND next_at IS NOT NULL
 
+-- name: chat_message_drop
+DELETE FROM chat_message WHERE id = :id AND state = 'PENDING'
+
 -- name: chat_messages_failed
 SELECT target, count(*), coalesce(max(error), ''), max(created_at) FROM chat_message
-WHERE state = 'FAILED' AND created_at >= :since GROUP BY target ORDER BY target
+WHERE (state = 'FAILED' AND created_at >= :since) OR (state = 'PENDING' AND attempts >= :attempts AND error IS NOT NULL)
+GROUP BY target ORDER BY target
 
 -- name: chat_messages_reclaim
 -- Only the reader of a bot sends its messages: what an earlier reader had reserved is due again. A failed attempt keeps its pause.
@@ -103,7 +108,7 @@ UPDATE chat_message SET next_at = :now WHERE bot = :bot AND next_at > :now AND a
 UPDATE chat_message SET next_at = next_at - :back WHERE next_at IS NOT NULL
 
 -- name: chat_messages_old
-SELECT EXISTS (SELECT 1 FROM chat_message WHERE created_at < :before)
+SELECT EXISTS (SELECT 1 FROM chat_message WHERE created_at < :before) OR EXISTS (SELECT 1 FROM chat_received WHERE at < :received)
 
 -- name: chat_message_prune
 DELETE FROM chat_message WHERE id IN (SELECT id FROM chat_message WHERE created_at < :before ORDER BY created_at LIMIT :limit)

@@ -16,6 +16,8 @@ FORGOTTEN = timedelta(days=6)
 """After a week without updates a bot's updates are numbered anew: an older position counts no longer."""
 RECEIVED_RETENTION = timedelta(days=3)
 MESSAGE_RETENTION = timedelta(days=90)
+MANY_ATTEMPTS = 8
+"""After so many attempts, some four minutes, a message that is still tried needs attention."""
 
 
 def bots(db: Database) -> list[BotState]:
@@ -162,13 +164,18 @@ def again(db: Database, token: str, *, error: str, at: datetime) -> None:
     db.execute("chat_message_again", id=token, error=error, next_at=to_ms(at))
 
 
+def drop(db: Database, token: str) -> None:
+    """Delete a message that was not sent: a question is planned again for a chat that comes back."""
+    db.execute("chat_message_drop", id=token)
+
+
 def failed(db: Database, token: str, *, error: str) -> None:
     """Store that a message cannot be sent."""
     db.execute("chat_message_failed", id=token, error=error)
 
 
 class FailedMessages(Struct, frozen=True):
-    """The number of messages to a target that could not be sent, the error of one, and the time of the newest."""
+    """The number of messages to a target that were not sent, the error of one, and the time of the newest."""
 
     target: str
     count: int
@@ -177,8 +184,9 @@ class FailedMessages(Struct, frozen=True):
 
 
 def failed_since(db: Database, since: datetime) -> list[FailedMessages]:
-    """Return the questions and notices since an instant that could not be sent, by target."""
-    return records_of(FailedMessages, db.rows("chat_messages_failed", since=to_ms(since)))
+    """Return the questions and notices that failed since an instant or are tried for long, by target."""
+    rows = db.rows("chat_messages_failed", since=to_ms(since), attempts=MANY_ATTEMPTS)
+    return records_of(FailedMessages, rows)
 
 
 def reclaim(db: Database, name: str, *, now: datetime) -> None:
@@ -197,8 +205,9 @@ def leave_all(db: Database, why: str) -> None:
 
 
 def old(db: Database, now: datetime) -> bool:
-    """Return whether there are messages to prune."""
-    row = db.row("chat_messages_old", before=to_ms(now - MESSAGE_RETENTION))
+    """Return whether there are messages or notes of events to prune."""
+    received = to_ms(now - RECEIVED_RETENTION)
+    row = db.row("chat_messages_old", before=to_ms(now - MESSAGE_RETENTION), received=received)
     return row is not None and bool(row[0])
 
 
