@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,86 @@ def test_explain_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None
     told = agents.ok("explain", "talk")
     assert line(told, "session") == "resume: each run continues the newest one"
     assert line(told, "carry") == "the last summary and the job's state"
+
+
+# in a container
+
+
+ENCLOSED = """
+agents:
+  reader: {{adapter: opencode, model: a/b, account: work}}
+  wide: {{adapter: claude, add_dirs: [../other], access: {access}}}
+defaults: {{sandbox: {{container: an-image, runtime: {runtime}}}}}
+jobs:
+  look: {{prompt: look, agent: reader}}
+  both: {{prompt: look, agent: wide}}
+  tool: {{command: [only-in-the-image, x]}}
+"""
+
+
+def enclosed(
+    project: Project, patch: pytest.MonkeyPatch, job: str, *, runtime: str = "docker", access: str = "read"
+) -> list[str]:
+    """Return the argv of a job whose container runtime is a stand-in."""
+    program = project.folder / "bin" / runtime
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (project.folder.parent / "other").mkdir(exist_ok=True)
+    patch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    project.applied(ENCLOSED.format(runtime=runtime, access=access))
+    argv: list[str] = project.json("run", job, "--dry-run")["argv"]
+    return argv
+
+
+def pairs(argv: list[str], option: str) -> list[str]:
+    return [after for word, after in pairwise(argv) if word == option]
+
+
+def test_an_agent_in_a_container_keeps_the_variables_of_its_access(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenCode gets its permissions in a variable; without it the access would be that of its own settings."""
+    argv = enclosed(project, monkeypatch, "look")
+    assert {"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_PROJECT_CONFIG", "XDG_DATA_HOME", "ROTA_JOB_ID"} <= {
+        *pairs(argv, "--env")
+    }
+
+
+def test_the_login_folder_of_an_account_is_in_the_container(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = pairs(enclosed(project, monkeypatch, "look"), "--volume")
+    assert any(mount.endswith("accounts/opencode/work") for mount in mounts)
+
+
+@pytest.mark.parametrize(("access", "ending"), [("read", ":ro"), ("write", "")])
+def test_further_folders_are_in_the_container_with_the_access_of_the_agent(
+    access: str, ending: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = pairs(enclosed(project, monkeypatch, "both", access=access), "--volume")
+    other = project.folder.parent / "other"
+    assert f"{other}:{other}{ending}" in mounts
+
+
+@pytest.mark.parametrize(("runtime", "ending"), [("docker", ""), ("podman", ":notmpcopyup")])
+def test_a_container_does_not_show_the_state_folder(
+    runtime: str, ending: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = enclosed(project, monkeypatch, "tool", runtime=runtime)
+    assert pairs(argv, "--tmpfs") == [f"{project.state}{ending}"]
+
+
+def test_a_link_to_the_project_does_not_show_the_state_folder(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = project.folder.parent / "link"
+    link.symlink_to(project.folder)
+    enclosed(project, monkeypatch, "tool")
+    project.applied(f"jobs: {{tool: {{command: [x], cwd: {link}, sandbox: {{container: an-image}}}}}}\n")
+    assert pairs(project.json("run", "tool", "--dry-run")["argv"], "--tmpfs") == [f"{link}/.rota"]
+
+
+def test_a_program_of_an_image_need_not_be_on_this_machine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    enclosed(project, monkeypatch, "tool")
+    assert "only-in-the-image" not in project.rota("check").stdout
+    findings = project.rota("doctor", "--json").stdout
+    assert "only-in-the-image" not in findings

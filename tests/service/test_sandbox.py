@@ -16,13 +16,15 @@ from rota.model.errors import SpawnFailed
 from rota.model.records import Outcome
 from rota.model.spec import Kind, Limits, Postcondition, Sandbox, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.runners.command import prepare
+from rota.runners.command import CommandRunner, prepare
 from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.keeper import CLEANUP
 from rota.runners.output import folder_of, read_all
+from rota.runners.processes import tagged
 from rota.runners.sandbox import remove_left_container, sandbox_problems
 from rota.runners.spawn_client import Spawned
 from tests.service.keeping import TIMEOUTS
+from tests.service.serving import Project, kill
 from tests.service.test_command_runner import RUN_ID, outcome_of
 from tests.waiting import until
 
@@ -196,6 +198,45 @@ def test_a_timeout_keeps_the_grace_and_leaves_no_process(hosts: tuple[str, ...],
 
 
 @needs_bubblewrap
+@pytest.mark.parametrize("hosts", [(), ("localhost",)])
+def test_no_process_outlives_a_keeper_that_was_killed(hosts: tuple[str, ...], place: Place) -> None:
+    async def kill_the_keeper(_runner: object, spawned: Spawned) -> None:
+        await asyncio.to_thread(until, (place.project / "begun").exists, what="the command to begin")
+        os.kill(spawned.identity.pid, 9)
+
+    outcome, _ = place.run(shell("sleep 600 & echo > begun; wait", Sandbox(hosts=hosts)), kill_the_keeper)
+
+    assert outcome.reason is Reason.PROCESS_RESTARTED
+    assert tagged(RUN_ID) == []
+
+
+@needs_bubblewrap
+def test_a_cancelled_run_leaves_no_process(place: Place) -> None:
+    async def stop(runner: CommandRunner, spawned: Spawned) -> None:
+        await asyncio.to_thread(until, (place.project / "begun").exists, what="the command to begin")
+        runner.stop(spawned.identity)
+
+    outcome, _ = place.run(shell("trap '' TERM; sleep 600 & echo > begun; wait", term_grace=timedelta()), stop)
+
+    assert outcome.reason is Reason.SHUTDOWN
+    assert tagged(RUN_ID) == []
+
+
+@needs_bubblewrap
+def test_a_run_outlives_its_scheduler_and_the_next_one_adopts_it(project: Project) -> None:
+    text = "echo first; echo > begun; until [ -e go ]; do sleep 0.05; done; echo last"
+    project.write(f"jobs: {{boxed: {{shell: '{text}', sandbox: bubblewrap}}}}\n")
+    server = project.serve()
+    project.rota("trigger", "boxed")
+    until((project.folder / "begun").exists, what="the command to begin")
+    kill(server)
+    (project.folder / "go").touch()
+    project.serve()
+    project.until_told("boxed", [("COMPLETED", None)])
+    assert project.rota("logs", "boxed").stdout.splitlines()[-2:] == ["first", "last"]
+
+
+@needs_bubblewrap
 def test_a_postcondition_is_enclosed_too(place: Place) -> None:
     check = Postcondition(shell="touch /etc/made")
     outcome, _ = place.run(shell("true", postcondition=check))
@@ -226,6 +267,7 @@ RUNTIME = """#!/bin/sh
 echo "$@" >> "$HOME/calls"
 case "$1" in
   info) exit 0 ;;
+  ps) cat "$HOME/left" 2>/dev/null; exit 0 ;;
   rm) kill -9 $(cat "$HOME/container") 2>/dev/null; exit 0 ;;
 esac
 while [ "$1" != an-image ]; do shift; done
@@ -276,10 +318,14 @@ def test_a_container_whose_keeper_was_killed_is_removed_by_the_scheduler(place: 
         await asyncio.to_thread(until, lambda: runtime.exists() and runtime.read_text(), what="the container's start")
         os.kill(spawned.identity.pid, 9)
 
+    (runtime.parent / "left").write_text("4f00 4f01\n")
     outcome, _ = place.run(shell("sleep 600", CONTAINER), kill_the_keeper)
 
     assert outcome.reason is Reason.PROCESS_RESTARTED
-    assert runtime.read_text().splitlines()[-1] == f"rm --force rota-{RUN_ID}"
+    removed, searched, *rest = runtime.read_text().splitlines()[1:]
+    assert removed == f"rm --force rota-{RUN_ID}"
+    assert searched == f"ps --all --quiet --filter label=rota.run={RUN_ID}"
+    assert rest == ["rm --force 4f00", "rm --force 4f01"]
 
 
 def test_nothing_is_removed_without_a_container(place: Place, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,4 +337,4 @@ def test_nothing_is_removed_without_a_container(place: Place, runtime: Path, mon
 
     (place.folder / CLEANUP).write_text(json.dumps(["docker", "rm", "--force", "x"]))
     remove_left_container(place.folder)
-    assert runtime.read_text() == "rm --force x\n"
+    assert runtime.read_text().splitlines()[0] == "rm --force x"

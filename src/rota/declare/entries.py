@@ -306,7 +306,8 @@ def _wrong_folder(folder: str) -> str:
 def _wrong_program(spec: JobSpec, cwd: str, disk: _Disk) -> str:
     """Return what is wrong with the program of a command; it is not known where PATH is not."""
     program = next(iter(spec.work.command), "")
-    if not program or has_placeholders(program):
+    in_image = spec.work.sandbox is not None and spec.work.sandbox.image
+    if not program or has_placeholders(program) or in_image:
         return ""
     if "/" not in program:
         searched = _own_path(spec, disk.path)

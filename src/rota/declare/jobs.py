@@ -30,6 +30,7 @@ from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
 from rota.declare.readers import one_interval
 from rota.declare.types import PollGroup, WorkType
 from rota.declare.work_sources import refuse_source_elsewhere
+from rota.model.agents import Access
 from rota.model.budgets import MILLION, Account
 from rota.model.clock import cut_to_ms
 from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
@@ -369,9 +370,12 @@ def sandbox_problems(work: Work) -> list[Problem]:
             found.append(("sandbox", "a function needs the Python of this machine", "write `sandbox: bubblewrap`"))
         if work.limits is not None and work.sandbox.limits is not None:
             found.append(("limits", "the container has limits of its own", "keep those of one place"))
-    if work.sandbox is not None and work.agent is not None and work.agent.rota_tools:
-        message = "a sandbox hides the state folder, which `rota_tools` need"
-        found.append(("sandbox", message, "remove `rota_tools`, or write `sandbox: none`"))
+    asks = work.agent is not None and work.agent.access is Access.ASK
+    if work.sandbox is not None and work.agent is not None and (work.agent.rota_tools or asks):
+        needed = "`access: ask` needs" if asks else "`rota_tools` need"
+        message = f"a sandbox hides the state folder, which {needed}"
+        hint = "write another access" if asks else "remove `rota_tools`"
+        found.append(("sandbox", message, f"{hint}, or write `sandbox: none`"))
     return [Problem(message, "conflict", at=(key,), hint=hint) for key, message, hint in found]
 
 

@@ -39,6 +39,7 @@ from rota.runners.command import check_on_path, prepare_program, working_folder
 from rota.runners.environment import RunFacts, RunSurroundings, placeholder_values, redactor
 from rota.runners.keeper import ERRORS
 from rota.runners.output import forget_output, last_line, read_all
+from rota.runners.sandbox import FurtherPaths
 from rota.runners.spawn_client import Launch
 from rota.settings import FILE_NAME, account_folder, home_of
 from rota.sources.items import write_item
@@ -84,7 +85,8 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings)
     for folder in account.values():
         _make_account(folder)
     further = {**invocation.env, **account, **_further(claimed), **_item_variables(claimed, surroundings)}
-    launch = prepare_program(invocation.argv, around, run=run, surroundings=surroundings, further=further)
+    paths = _paths(task, account)
+    launch = prepare_program(invocation.argv, around, run=run, surroundings=surroundings, further=further, paths=paths)
     sessions = kind.sessions(launch.env) if kind.sessions is not None else ""
     files = {**launch.files, **invocation.files, agent_step.TASK: _write_task(work, task, claimed, sessions=sessions)}
     if claimed.brief.item is not None:
@@ -100,6 +102,13 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings)
         # The result of the agent is read from its output, which is deleted afterwards if the job keeps none.
         output=OutputPolicy.FULL,
     )
+
+
+def _paths(task: AgentTask, account: Mapping[str, str]) -> FurtherPaths:
+    """Return the paths of a task that its sandbox must show: the login folder, and further folders by access."""
+    changes = task.access in (Access.WRITE, Access.FULL)
+    write = (*account.values(), *(task.add_dirs if changes else ()))
+    return FurtherPaths(read=() if changes else task.add_dirs, write=write)
 
 
 def _guard(work: AgentWork, kind: Adapter) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ RESOLVER = "/run/systemd/resolve"
 OF_THE_HOST = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"})
 """Variables that mean something on the host alone; a container has its own."""
 LABEL = "rota.run"
+PODMAN = "podman"
 
 
 class Enclosure(Struct, frozen=True):
@@ -27,8 +28,10 @@ class Enclosure(Struct, frozen=True):
     """The state folder, which has the database and the token."""
     write: tuple[str, ...] = ()
     """Further paths that exist and may be changed."""
+    hidden: tuple[str, ...] = ()
+    """The paths below which the state folder would show in a container."""
     read: tuple[str, ...] = ()
-    """Paths that must be readable also if they are below a folder that is empty inside."""
+    """Paths that must be readable: also below a folder that is empty inside, and in a container."""
 
 
 class LimitMethod(StrEnum):
@@ -87,11 +90,20 @@ def container_argv(
     limits: Limits | None,
     user: str,
 ) -> tuple[str, ...]:
-    """Return a command in a container; variables are passed by name, so that no value shows in the process list."""
+    """Return a command in a container; variables are passed by name, so that no value shows in the process list.
+
+    An empty `user`: the user of a podman without root, whose files keep their owner.
+    """
     words = [sandbox.runtime, "run", "--rm", "--init", "--name", container_name(run_id), "--label", f"{LABEL}={run_id}"]
-    for path in dict.fromkeys((*places.write, places.cwd, places.folder)):
+    writable = dict.fromkeys((*places.write, places.cwd, places.folder))
+    for path in writable:
         words += ["--volume", f"{path}:{path}"]
-    words += ["--workdir", places.cwd, "--user", sandbox.user or user]
+    for path in (path for path in places.read if path not in writable):
+        words += ["--volume", f"{path}:{path}:ro"]
+    for path in places.hidden:  # podman would copy the files below into it
+        words += ["--tmpfs", path + (":notmpcopyup" if sandbox.runtime == PODMAN else "")]
+    words += ["--workdir", places.cwd]
+    words += ["--user", sandbox.user or user] if sandbox.user or user else ["--userns", "keep-id"]
     words += [] if sandbox.network else ["--network", "none"]
     words += [word for name, value in _container_limits(limits) for word in (name, value)]
     words += [word for name in sorted(variables) for word in ("--env", name)]
@@ -114,6 +126,12 @@ def removal_argv(sandbox: Sandbox, run_id: str) -> tuple[str, ...]:
     return (sandbox.runtime, "rm", "--force", container_name(run_id))
 
 
+def search_argv(removal: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that names the containers with the label of the run whose container `removal` removes."""
+    run_id = removal[-1].removeprefix(container_name(""))
+    return (removal[0], "ps", "--all", "--quiet", "--filter", f"label={LABEL}={run_id}")
+
+
 def limit_method(limits: Limits, facts: LimitFacts) -> LimitMethod:
     """Return how this machine keeps limits; raise InvalidValue where it cannot."""
     if facts.scopes:
@@ -128,8 +146,13 @@ def limit_method(limits: Limits, facts: LimitFacts) -> LimitMethod:
     return LimitMethod.RLIMIT
 
 
-def limited_argv(limits: Limits, method: LimitMethod, argv: Sequence[str], *, root: bool) -> tuple[str, ...]:
-    """Return a command under limits. A memory limit by rlimits counts the address space of each process."""
+def limited_argv(
+    limits: Limits, method: LimitMethod, argv: Sequence[str], *, root: bool, address: str = ""
+) -> tuple[str, ...]:
+    """Return a command under limits. A memory limit by rlimits counts the address space of each process.
+
+    `address`: the runtime folder of the user, which only `systemd-run` gets.
+    """
     if method is LimitMethod.RLIMIT:
         words = [f"--as={limits.memory}"] if limits.memory else []
         words += [f"--nproc={limits.processes}"] if limits.processes else []
@@ -142,7 +165,10 @@ def limited_argv(limits: Limits, method: LimitMethod, argv: Sequence[str], *, ro
         words += ["--property", f"CPUQuota={limits.cpus * 100:g}%"]
     if limits.processes:
         words += ["--property", f"TasksMax={limits.processes}"]
-    return ("systemd-run", *words, "--", *argv)
+    if root or not address:
+        return ("systemd-run", *words, "--", *argv)
+    told = f"XDG_RUNTIME_DIR={address}"
+    return ("env", told, "systemd-run", *words, "--", "env", "-u", "XDG_RUNTIME_DIR", *argv)
 
 
 def say_sandbox(sandbox: Sandbox) -> str:

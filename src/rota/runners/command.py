@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -37,7 +38,7 @@ from rota.runners.output import folder_of, last_line, make_folder, read_from, re
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
 from rota.runners.result import read_result, read_usage, storable
-from rota.runners.sandbox import cleanup_files, enclose, remove_left_container
+from rota.runners.sandbox import NO_PATHS, FurtherPaths, cleanup_files, enclose, remove_left_container
 from rota.runners.spawn_client import Launch, Spawned, Spawner
 from rota.runners.watch import Watch, wait_keeper
 from rota.text.ansi import clean_for_terminal
@@ -64,12 +65,17 @@ def prepare(work: Work, run: RunFacts, surroundings: RunSurroundings) -> Launch:
 
 
 def prepare_program(
-    argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: RunSurroundings, further: Mapping[str, str]
+    argv: tuple[str, ...],
+    work: Work,
+    *,
+    run: RunFacts,
+    surroundings: RunSurroundings,
+    further: Mapping[str, str],
+    paths: FurtherPaths,
 ) -> Launch:
     """Return a process with this argv in the surroundings of `work`; its `env` overrides `further`."""
     with _refusing():
-        launch = _launch(argv, work, run=run, surroundings=surroundings)
-    return replace(launch, env={**further, **launch.env})
+        return _launch(argv, work, run=run, surroundings=surroundings, further=further, paths=paths)
 
 
 def _postcondition(
@@ -131,13 +137,21 @@ def _refusing() -> Iterator[None]:
         raise SpawnFailed(error.message, hint=error.hint) from error
 
 
-def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: RunSurroundings) -> Launch:
+def _launch(
+    argv: tuple[str, ...],
+    work: Work,
+    *,
+    run: RunFacts,
+    surroundings: RunSurroundings,
+    further: Mapping[str, str] = MappingProxyType({}),
+    paths: FurtherPaths = NO_PATHS,
+) -> Launch:
     params = _compact(run.params)
     cwd = working_folder(work, run, surroundings)
-    env = build_environment(work, run, surroundings=surroundings, params=params)
+    env = {**further, **build_environment(work, run, surroundings=surroundings, params=params)}
     if work.sandbox is None or not work.sandbox.image:  # a container has its own programs
         _check_program(argv[0], cwd, env.get("PATH", os.defpath))
-    enclosed = partial(enclose, work=work, run=run, surroundings=surroundings, cwd=cwd, env=env)
+    enclosed = partial(enclose, work=work, run=run, surroundings=surroundings, cwd=cwd, env=env, further=paths)
     return Launch(
         argv=enclosed(argv),
         postcondition=_postcondition(work, run, cwd=cwd, env=env, enclosed=enclosed),

@@ -166,6 +166,8 @@ class Keeper:
         self.left: list[int] = []
         self.outcome = b""
         self.child = 0
+        self.contained = os.path.exists(os.path.join(self.folder, CLEANUP))
+        """Whether the command is the client of a container. It passes TERM on; one to its monitor would end that."""
         self.pipes: dict[int, BoundedWriter] = {}
         self.checked_from: int | None = None
         """The offset of the postcondition's output; None: it has not begun."""
@@ -303,7 +305,11 @@ class Keeper:
             self.why = why
             self.kill_at = now + self.spec["term_grace"]
             # CONT lets a stopped process see its TERM.
-            self._signal(signal.SIGTERM, signal.SIGCONT)
+            if self.contained:
+                send(self.child, signal.SIGTERM, signal.SIGCONT)
+                signal_once(self.child, signal.SIGTERM, signal.SIGCONT)
+            else:
+                self._signal(signal.SIGTERM, signal.SIGCONT)
             faults.point("keeper.term_sent")
         self.deadline = float("inf") if self.kill_at != float("inf") else self.deadline
         if self.kill_now:

@@ -5,12 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from rota.model.errors import InvalidValue, SpawnFailed
 from rota.model.spec import Limits, Sandbox, Work
 from rota.rules.sandbox import (
+    PODMAN,
     Enclosure,
     LimitFacts,
     LimitMethod,
@@ -20,16 +24,29 @@ from rota.rules.sandbox import (
     limit_method,
     limited_argv,
     removal_argv,
+    search_argv,
 )
 from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.keeper import CLEANUP
 
 BUBBLEWRAP = "bwrap"
+MANAGER = "XDG_RUNTIME_DIR"
+"""The variable by which programs find the systemd of their user."""
 PROXY = Path(__file__).with_name("proxy.py")
 PROBE_SECONDS = 20.0
 CLEANUP_SECONDS = 20.0
 CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 PROBE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-net", "--", "/bin/true")
+
+
+class FurtherPaths(Struct, frozen=True):
+    """Paths that an agent works with besides its folder: those to read, and those to write."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+NO_PATHS = FurtherPaths()
 
 
 def enclose(
@@ -40,14 +57,16 @@ def enclose(
     surroundings: RunSurroundings,
     cwd: str,
     env: Mapping[str, str],
+    further: FurtherPaths = NO_PATHS,
 ) -> tuple[str, ...]:
     """Return a command with the sandbox and the limits of its work around it; raise SpawnFailed if one is missing."""
     sandbox, limits = work.sandbox, work.limits
-    places = _places(sandbox, surroundings, cwd)
+    places = _places(sandbox, surroundings, cwd, further=further)
     if sandbox is not None and sandbox.image:
         _require(sandbox.runtime)
         variables = container_variables(env, {variable.name for variable in work.env} | set(work.env_pass))
-        user, limits = f"{os.getuid()}:{os.getgid()}", limits or sandbox.limits
+        rootless = sandbox.runtime == PODMAN and os.geteuid() != 0
+        user, limits = "" if rootless else f"{os.getuid()}:{os.getgid()}", limits or sandbox.limits
         return container_argv(sandbox, places, argv, run_id=run.run_id, variables=variables, limits=limits, user=user)
     if sandbox is not None:
         program = _require(BUBBLEWRAP)
@@ -58,7 +77,12 @@ def enclose(
             argv = (*_proxy("serve"), ",".join(sandbox.hosts), "--", *argv)
     if limits is None:
         return argv
-    return limited_argv(limits, _method(limits), argv, root=os.geteuid() == 0)
+    return limited_argv(limits, _method(limits), argv, **_manager(env))
+
+
+def _manager(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return how a run reaches systemd: a run has none of the variables that name the manager of its user."""
+    return {"root": os.geteuid() == 0, "address": "" if MANAGER in env else os.environ.get(MANAGER, "")}
 
 
 def cleanup_files(work: Work, run: RunFacts) -> dict[str, str]:
@@ -73,6 +97,9 @@ def remove_left_container(folder: Path) -> None:
     try:
         argv = json.loads((folder / CLEANUP).read_text("utf-8"))
         subprocess.run(argv, capture_output=True, timeout=CLEANUP_SECONDS, check=False)
+        found = subprocess.run(search_argv(argv), capture_output=True, timeout=CLEANUP_SECONDS, check=False, text=True)
+        for container in found.stdout.split():
+            subprocess.run([*argv[:-1], container], capture_output=True, timeout=CLEANUP_SECONDS, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         pass  # no container, or no runtime that could still run it
 
@@ -81,16 +108,28 @@ def _proxy(verb: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(PROXY), verb)
 
 
-def _places(sandbox: Sandbox | None, surroundings: RunSurroundings, cwd: str) -> Enclosure:
+def _places(sandbox: Sandbox | None, surroundings: RunSurroundings, cwd: str, *, further: FurtherPaths) -> Enclosure:
     """Return the places of a run: in a container under the names that the run knows, else where they really are."""
     paths = (_absolute(path, surroundings.project) for path in (sandbox.write if sandbox else ()))
-    write = tuple(path for path in paths if os.path.exists(path))
+    write = (*(path for path in paths if os.path.exists(path)), *further.write)
     own = cwd, str(surroundings.folder), str(surroundings.state)
-    if sandbox is None or not sandbox.image:
-        own = os.path.realpath(own[0]), os.path.realpath(own[1]), os.path.realpath(own[2])
+    if sandbox is not None and sandbox.image:
+        hidden = tuple(_below((cwd, *write, *further.read), own[2]))
+        return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=write, read=further.read, hidden=hidden)
+    own = os.path.realpath(own[0]), os.path.realpath(own[1]), os.path.realpath(own[2])
     # The command of a list of hosts begins with the proxy's own Python.
-    read = (sys.prefix, sys.base_prefix, str(PROXY.parent)) if sandbox is not None and sandbox.hosts else ()
-    return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=write, read=tuple(map(os.path.realpath, read)))
+    proxy = (sys.prefix, sys.base_prefix, str(PROXY.parent)) if sandbox is not None and sandbox.hosts else ()
+    read = tuple(map(os.path.realpath, (*proxy, *further.read)))
+    return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=tuple(map(os.path.realpath, write)), read=read)
+
+
+def _below(paths: Iterable[str], state: str) -> Iterator[str]:
+    """Yield where the state folder shows below these paths, also below a symbolic link to a folder above it."""
+    real = os.path.realpath(state)
+    for path in dict.fromkeys(paths):
+        inner = os.path.realpath(path)
+        if real.startswith(inner.rstrip("/") + "/"):
+            yield os.path.normpath(os.path.join(path, os.path.relpath(real, inner)))
 
 
 def _absolute(path: str, project: Path) -> str:
@@ -152,7 +191,8 @@ def _try_limits(limits: Limits) -> str:
         method = limit_method(limits, limit_facts())
     except InvalidValue as error:
         return f"{error.message}: {error.hint}"
-    return _try(limited_argv(limits, method, ("/bin/true",), root=root), f"limits by {method} do not work here")
+    argv = limited_argv(limits, method, ("/bin/true",), root=root)
+    return _try(argv, f"limits by {method} do not work here")
 
 
 def _try(argv: tuple[str, ...], wrong: str) -> str:

@@ -198,11 +198,12 @@ def refuse_unkept_sandboxes(declared: Declared) -> None:
 
 
 def _programs(spec: JobSpec) -> list[str]:
-    """Return the programs of a job: its command's, and that of the step after its agent."""
+    """Return the programs of a job that this machine must have: its command's, and that of the step after its agent."""
     after = spec.work.agent.after if spec.work.agent else None
     # A program with a path may be in the workspace of a run, or created there.
     step = [word for word in after.command[:1] if "/" not in word] if after else []
-    return [*spec.work.command[:1], *step]
+    in_image = spec.work.sandbox is not None and bool(spec.work.sandbox.image)
+    return [*(() if in_image else spec.work.command[:1]), *step]
 
 
 def _found(spec: JobSpec, program: str, path: str) -> bool:
