@@ -12,7 +12,7 @@ from rota.model.budgets import Account, Price, Subscription
 from rota.model.errors import ProjectMissing
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
-from rota.model.spec import QuietHours, Retention
+from rota.model.spec import QuietHours, Retention, SecretOrigin
 from rota.model.store_url import SQLITE
 
 FILE_NAME = "rota.yaml"
@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True):
     agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
     notify: Mapping[str, Target] = field(default_factory=dict)
     """The notification targets by name."""
+    secrets: Mapping[str, SecretOrigin] = field(default_factory=dict)
+    """The secrets that the file says where to read."""
     quiet: QuietHours | None = None
     """The file's own quiet hours."""
 

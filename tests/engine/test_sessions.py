@@ -32,9 +32,9 @@ class Seeing(ScriptedProcesses):
         super().__init__(clock)
         self.briefs: list[Brief] = []
 
-    def prepare(self, claimed: Claimed) -> Claimed:
+    async def prepare(self, claimed: Claimed) -> Claimed:
         self.briefs.append(claimed.brief)
-        return super().prepare(claimed)
+        return await super().prepare(claimed)
 
 
 @pytest.fixture

@@ -125,9 +125,9 @@ class Seeing(ScriptedProcesses):
 
     folders: ClassVar[list[str | None]] = []
 
-    def prepare(self, claimed: Claimed) -> Claimed:
+    async def prepare(self, claimed: Claimed) -> Claimed:
         self.folders.append(claimed.brief.workspace)
-        return super().prepare(claimed)
+        return await super().prepare(claimed)
 
 
 async def test_a_folder_below_the_top_stays_below_it(scene: Scene, repository: Path) -> None:

@@ -143,7 +143,7 @@ def test_the_audit_cannot_be_changed(applied: Project, statement: str) -> None:
 
 def test_a_secret_is_listed_by_where_it_comes_from(applied: Project, tmp_path: Path) -> None:
     assert applied.json("secrets") == [
-        {"name": "GITHUB_TOKEN", "source": "missing", "jobs": ["a"], "targets": [], "store": False}
+        {"name": "GITHUB_TOKEN", "source": "missing", "jobs": ["a"], "targets": [], "store": False, "origin": None}
     ]
     assert (
         "from-the-environment" not in applied.rota("secrets", environ={"GITHUB_TOKEN": "from-the-environment"}).output
@@ -153,6 +153,19 @@ def test_a_secret_is_listed_by_where_it_comes_from(applied: Project, tmp_path: P
     (tmp_path / "GITHUB_TOKEN").write_text("x")
     listed = applied.rota("secrets", "--json", environ={"CREDENTIALS_DIRECTORY": str(tmp_path)}).stdout
     assert '"source": "credential"' in listed
+
+
+def test_a_secret_with_an_origin_shows_it_and_cannot_be_stored(applied: Project) -> None:
+    text = (applied.folder / "rota.yaml").read_text()
+    applied.write(text + "secrets: {GITHUB_TOKEN: {command: [pass, show, github]}, UNUSED: {keyring: a/b}}\n")
+    found = [(one["name"], one["source"], one["origin"]) for one in applied.json("secrets")]
+    assert found == [("GITHUB_TOKEN", "command", "pass show github"), ("UNUSED", "keyring", "a/b")]
+    assert "command pass show github" in applied.rota("secrets").output
+    refused = applied.rota("secrets", "set", "GITHUB_TOKEN")
+    assert refused.exit_code == 2
+    assert "reads GITHUB_TOKEN from its command, pass show github" in refused.output
+    applied.write(text + "secrets: {GITHUB_TOKEN: {commnd: x}}\n")
+    assert "was not read" in applied.rota("secrets").output
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,7 @@ class Commands:
         self._machine = machine
         self._life = life
 
-    def prepare(self, claimed: Claimed) -> Claimed:
+    async def prepare(self, claimed: Claimed) -> Claimed:
         if self._machine.refuses(claimed.run.handle):
             raise SpawnFailed("no such program", hint="install it")
         return claimed

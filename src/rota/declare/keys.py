@@ -499,6 +499,12 @@ PROJECT = Map(
             "What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
         ),
         Key(
+            "secrets",
+            types.secrets,
+            "Where secrets are read at each use: {TOKEN: {command: [op, read, op://…]}}, {file: path}, "
+            "{keyring: service/account}.",
+        ),
+        Key(
             "notify",
             types.targets,
             "Targets of notifications by name: {ops: {on: [failed, recovered], webhook: https://…}}.",

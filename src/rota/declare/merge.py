@@ -18,7 +18,7 @@ from rota.settings import Settings
 
 HOLDS = frozenset({"timezone", "defaults", "imports", "python", "agents", "quiet_hours", "include", "jobs", "groups"})
 """Sections of an included file that mean there what they mean alone."""
-SHARED = ("pools", "budgets", "prices", "notify")
+SHARED = ("pools", "budgets", "prices", "notify", "secrets")
 """Sections whose names mean the same in all files; where they differ, the including file is right."""
 IGNORED: Mapping[str, frozenset[str]] = {
     "state": frozenset(),

@@ -18,6 +18,7 @@ from rota.declare.merge import Host, Shared
 from rota.declare.problems import shown
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.secrets import placed
 from rota.declare.types import PollGroup
 from rota.declare.yaml import Document
 from rota.model.budgets import Account, Subscription, Unit
@@ -91,6 +92,7 @@ def read_settings(
         "budgets": _budgets(sections.get("budgets", {}), origin, findings=findings, zone=zone),
         "prices": sections.get("prices", {}),
         "notify": _targets(sections.get("notify", {}), origin),
+        "secrets": placed(sections.get("secrets", {}), str(origin.folder), origin.place),
     }
     hosted = origin.host.shared if origin.host else {}
     settings = _settings(sections, origin, findings=findings, zone=zone, state=state)
@@ -107,6 +109,7 @@ def with_shared(settings: Settings, shared: Shared) -> Settings:
         subscriptions={name: one for name, one in written.items() if isinstance(one, Subscription)},
         prices=shared["prices"],
         notify=shared["notify"],
+        secrets=shared["secrets"],
     )
 
 

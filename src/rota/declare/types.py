@@ -17,6 +17,9 @@ from rota.declare import (
     readers,
     work_sources,
 )
+from rota.declare import (
+    secrets as origins,
+)
 from rota.declare.problems import JOB_NAME
 from rota.model import spec
 from rota.model.agents import Access
@@ -571,6 +574,10 @@ _PRICE = {
     "additionalProperties": False,
 }
 account_name = Value(limits.read_name, POOL)
+secrets = Value(
+    problems.map_of(origins.read_secret_name, origins.read_origin, hint=origins.HINT),
+    {"type": "object", "additionalProperties": origins.SCHEMA},
+)
 price = Value(limits.read_price, _PRICE)
 _SUBSCRIPTION = {
     "type": "object",

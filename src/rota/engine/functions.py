@@ -20,13 +20,13 @@ from rota.model.agents import AgentResult, AgentTask
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RotaError, SecretMissing, SpawnFailed
 from rota.model.records import ERROR_LIMIT, Outcome, cut
-from rota.model.spec import AgentWork, Condition, EnvValue, Kind, OutputPolicy, SessionMode
+from rota.model.spec import AgentWork, Condition, Kind, OutputPolicy, SecretOrigin, SessionMode, Work
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.rules.agents import agent_outcome
 from rota.runners.agent_step import judge_result
 from rota.runners.context import JobContext, RunInfo, RunLog
-from rota.runners.environment import find_secret
+from rota.runners.environment import Secrets
 from rota.runners.functions import (
     FunctionCall,
     FunctionRunner,
@@ -86,12 +86,16 @@ NO_FACTS: Mapping[str, Callable[[Claimed], bool]] = {}
 
 
 class FunctionTable(Struct):
-    """The functions, conditions, work sources and agents that the loaded file names. Stored data never adds to it."""
+    """The functions, conditions, work sources, agents and origins of secrets that the loaded file names.
+
+    Stored data never adds to it.
+    """
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     conditions: Mapping[str, Function] = field(default_factory=dict)
     sources: Mapping[str, Function] = field(default_factory=dict)
     agents: Mapping[str, Function] = field(default_factory=dict)
+    secrets: Mapping[str, SecretOrigin] = field(default_factory=dict)
 
 
 class Prepared(NamedTuple):
@@ -193,23 +197,23 @@ class InProcessFunctions:
             return self._agent(work.agent)
         if not work.url:
             return self.table.functions.get(work.function) or _unknown(work.function)
+        read = partial(self._headers, work)
+        if any(header.secret in self.table.secrets for header in work.headers):
+            return fetcher(work.url, read)  # the function reads them in a thread: a program may take long
         try:
-            headers = {header.name: self._header(header) for header in work.headers}
+            return fetcher(work.url, read())
         except RotaError as error:
             reason = Reason.SECRET_MISSING if isinstance(error, SecretMissing) else Reason.SPAWN_FAILED
             return Outcome(Status.FAILED, reason, error=str(error))
-        return fetcher(work.url, headers)
 
     def _agent(self, work: AgentWork) -> Function | Outcome:
         if work.function:
             return self.table.agents.get(work.function) or _unknown(work.function)
         return adapter(work.adapter, work.options).run or _unknown(work.adapter)
 
-    def _header(self, header: EnvValue) -> str:
-        if header.secret is None:
-            return header.value or ""
-        credentials = os.environ.get("CREDENTIALS_DIRECTORY")
-        return find_secret(header.secret, credentials=credentials, environ=os.environ, state=self._settings.state)
+    def _headers(self, work: Work) -> dict[str, str]:
+        secrets = Secrets(self._settings.state, os.environ, lambda: self.table.secrets)
+        return {one.name: one.value or "" if one.secret is None else secrets.find(one.secret) for one in work.headers}
 
     def stop(self, run_id: str) -> None:
         """Ask a function to end; its outcome is reported."""

@@ -42,7 +42,7 @@ class Launched(Protocol):
 class Processes(Protocol):
     """Runs commands under keepers."""
 
-    def prepare(self, claimed: Claimed) -> Any:
+    async def prepare(self, claimed: Claimed) -> Any:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
         ...
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ from rota.engine.transactions.claim import Claimed
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StorageFull
 from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity
-from rota.model.spec import Condition, Kind, OutputPolicy, Work
+from rota.model.spec import Condition, Kind, OutputPolicy, SecretOrigin, Work
 from rota.rules.admission import ConditionResult
 from rota.runners.agent_step import TASK
 from rota.runners.command import (
@@ -68,7 +69,9 @@ class KeeperProcesses:
         environ: Mapping[str, str],
         *,
         scheduler_state: Callable[[], Mapping[str, Any]] = dict,
+        origins: Callable[[], Mapping[str, SecretOrigin]] = dict,
     ) -> None:
+        self._origins = origins
         self._clock = clock
         self._scheduler_state = scheduler_state
         self._settings = settings
@@ -78,11 +81,19 @@ class KeeperProcesses:
         self._secrets: dict[str, tuple[str, ...]] = {}
         """The secrets of the agents that run: what their programs keep elsewhere no keeper sees."""
 
-    def prepare(self, claimed: Claimed) -> Launch:
+    async def prepare(self, claimed: Claimed) -> Launch:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
         work = claimed.spec.work
         facts, around = self._facts(claimed), self._surroundings(self._folder(claimed.run.id), work)
-        return prepare(work, facts, around) if work.agent is None else prepare_agent(claimed, facts, around)
+        if work.agent is not None:
+            return await self._with_secrets(work, partial(prepare_agent, claimed, facts, around))
+        return await self._with_secrets(work, partial(prepare, work, facts, around))
+
+    async def _with_secrets(self, work: Work, make: Callable[[], Launch]) -> Launch:
+        """Make a launch; in a thread if it reads secrets from programs or files, which may take long."""
+        origins = self._origins()
+        slow = any(variable.secret in origins for variable in work.env)
+        return await asyncio.to_thread(make) if slow else make()
 
     async def launch(self, run_id: str, prepared: Launch) -> KeeperAtGate:
         """Start a process that waits at its gate."""
@@ -113,7 +124,9 @@ class KeeperProcesses:
         began = self._clock.monotonic()
         try:
             facts, around = self._facts(claimed), self._surroundings(folder, claimed.spec.work)
-            launch = prepare_check(condition, claimed.spec.work, run=facts, surroundings=around)
+            work = claimed.spec.work
+            make = partial(prepare_check, condition, work, run=facts, surroundings=around)
+            launch = await self._with_secrets(work, make)
             result = await self._runner.check(launch, folder)
         except StorageFull:
             raise  # about all runs, not about this condition
@@ -132,7 +145,8 @@ class KeeperProcesses:
         try:
             around = self._surroundings(folder, work)
             placed = work if claimed.brief.workspace is None else replace(work, cwd=claimed.brief.workspace)
-            launch = prepare_postcondition(placed, self._facts(claimed), around)
+            make = partial(prepare_postcondition, placed, self._facts(claimed), around)
+            launch = await self._with_secrets(work, make)
             ended = await self._runner.ended(launch, folder, begun=begun)
             ended = ended or {"why": "lost", "error": "its keeper exited without a result"}
         except RotaError as error:
@@ -175,7 +189,8 @@ class KeeperProcesses:
         return folder_of(self._settings.state, run_id)
 
     def _surroundings(self, folder: Path, work: Work) -> RunSurroundings:
-        return surroundings_of(work, self._settings, folder=folder, environ=self._environ)
+        around = surroundings_of(work, self._settings, folder=folder, environ=self._environ)
+        return replace(around, origins=self._origins())
 
 
 def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> RunSurroundings:
@@ -188,6 +203,7 @@ def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Ma
         credentials=environ.get("CREDENTIALS_DIRECTORY"),
         imports=work.imports if work.project else settings.imports,
         root=settings.folder,
+        origins=settings.secrets,
     )
 
 

@@ -40,6 +40,7 @@ from rota.engine.transactions.pause import release_due
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
+from rota.model.spec import SecretOrigin
 from rota.model.states import Status
 from rota.rules.liveness import say_skew
 from rota.settings import Settings
@@ -82,6 +83,7 @@ class Engine:
         find_items: FindItems | None = None,
         build_digest: BuildDigest | None = None,
         desk: Callable[[], Desk] | None = None,
+        origins: Callable[[], Mapping[str, SecretOrigin]] | None = None,
         environ: Mapping[str, str] = os.environ,
         stays: bool = True,
         fires: bool = True,
@@ -129,6 +131,7 @@ class Engine:
             clock,
             settings=settings,
             environ=environ,
+            origins=origins,
             epoch=holder.epoch,
             desk=desk if stays and fires else None,
             server_now=server_now,

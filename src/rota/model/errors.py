@@ -492,9 +492,12 @@ class SpawnerLost(SpawnFailed, code="spawner_lost"):
 
 
 class SecretMissing(RotaError, code="secret_missing"):
-    """A secret of a job is not set."""
+    """A secret of a job is not set, or its origin in the file gave no value."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, why: str = "", *, hint: str = "") -> None:
+        if why:
+            super().__init__(f"secret {name!r}: {why}", hint=hint)
+            return
         super().__init__(
             f"secret {name!r} is in none of $CREDENTIALS_DIRECTORY, the scheduler's environment, secrets.env",
             hint=f"set it in one of them, for example with `rota secrets set {name}`, and try again",

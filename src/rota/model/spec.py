@@ -273,6 +273,28 @@ class EnvValue(Struct, frozen=True):
     secret: str | None = None
 
 
+class SecretOrigin(Struct, frozen=True):
+    """Where the file says that a secret is read at each use: a command, a file, or the keyring of the system."""
+
+    command: tuple[str, ...] = ()
+    file: str = ""
+    service: str = ""
+    """The service of an entry in the keyring; `account` is its user name."""
+    account: str = ""
+    timeout: timedelta = timedelta(seconds=30)
+    cwd: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The key in the file that names it."""
+        return "command" if self.command else "file" if self.file else "keyring"
+
+    @property
+    def title(self) -> str:
+        """The origin in one line."""
+        return " ".join(self.command) or self.file or f"{self.service}/{self.account}"
+
+
 class Member(Struct, frozen=True):
     """A member of a group: a job, its params, and whether it always runs."""
 

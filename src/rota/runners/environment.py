@@ -5,7 +5,7 @@ import pwd
 import re
 import stat
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, lru_cache
@@ -16,13 +16,15 @@ from msgspec import Struct, field
 
 from rota.model.clock import iso
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed
-from rota.model.spec import EnvValue, Work
+from rota.model.spec import EnvValue, SecretOrigin, Work
 from rota.model.states import Trigger
 from rota.rules.prompts import PlaceholderValues, fill, write_param
 from rota.rules.schedule.timezone import zone
 from rota.runners.redacting import RESULT, Redactor
+from rota.runners.secret_origins import read_origin
 
 FILE_NAME = "secrets.env"
+NO_ORIGINS: Mapping[str, SecretOrigin] = {}
 VALUES_PER_SECRET = 4
 """How many values of one name are redacted: a changed secret may still be in use."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -34,15 +36,21 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
 class Secrets:
     """Finds secrets for one part of the scheduler, and redacts them in the texts that come back."""
 
-    def __init__(self, state: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, state: Path, environ: Mapping[str, str], origins: Callable[[], Mapping[str, SecretOrigin]] = dict
+    ) -> None:
         self._state = state
         self._environ = environ
+        self.origins = origins
+        """Returns the origins of the loaded file."""
         self._values: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=VALUES_PER_SECRET))
 
     def find(self, name: str) -> str:
         """Return a secret, or raise SecretMissing."""
         credentials = self._environ.get("CREDENTIALS_DIRECTORY")
-        value = find_secret(name, credentials=credentials, environ=self._environ, state=self._state)
+        value = find_secret(
+            name, credentials=credentials, environ=self._environ, state=self._state, origins=self.origins()
+        )
         if value not in self._values[name]:
             self._values[name].append(value)
         return value
@@ -65,8 +73,19 @@ def redactor(values: tuple[str, ...]) -> Redactor:
     return Redactor(values)
 
 
-def find_secret(name: str, *, credentials: str | None, environ: Mapping[str, str], state: Path) -> str:
-    """Return a secret from $CREDENTIALS_DIRECTORY, the scheduler's environment or secrets.env, in this order."""
+def find_secret(
+    name: str,
+    *,
+    credentials: str | None,
+    environ: Mapping[str, str],
+    state: Path,
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
+) -> str:
+    """Return a secret from its origin in the file, which may take its timeout; one without an origin from
+    $CREDENTIALS_DIRECTORY, the scheduler's environment or secrets.env, in this order.
+    """
+    if name in origins:
+        return read_origin(name, origins[name], environ)
     if credentials and _NAME.fullmatch(name):
         path = Path(credentials) / name
         try:
@@ -161,6 +180,8 @@ class RunSurroundings(Struct, frozen=True):
     imports: tuple[str, ...] = ()
     root: Path | None = None
     """The scheduler's own project, if it includes this one."""
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS
+    """The secrets that the file says where to read."""
 
 
 def placeholder_values(run: RunFacts) -> PlaceholderValues:
@@ -197,7 +218,14 @@ def _from_accounts(user: int) -> dict[str, str]:
     return path | {name: value for name, value in account.items() if value}
 
 
-def login_environment(work: Work, environ: Mapping[str, str], *, project: Path, state: Path) -> dict[str, str]:
+def login_environment(
+    work: Work,
+    environ: Mapping[str, str],
+    *,
+    project: Path,
+    state: Path,
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
+) -> dict[str, str]:
     """Return the variables that a check of an agent's login needs; a missing file or secret is left out."""
     variables = {name: environ[name] for name in work.env_pass if name in environ}
     if work.env_file is not None:
@@ -208,7 +236,9 @@ def login_environment(work: Work, environ: Mapping[str, str], *, project: Path, 
         if variable.secret is not None:
             with suppress(RotaError):
                 credentials = environ.get("CREDENTIALS_DIRECTORY")
-                value = find_secret(variable.secret, credentials=credentials, environ=environ, state=state)
+                value = find_secret(
+                    variable.secret, credentials=credentials, environ=environ, state=state, origins=origins
+                )
         variables |= {} if value is None else {variable.name: value}
     return variables
 
@@ -249,5 +279,9 @@ def _value(variable: EnvValue, values: PlaceholderValues, surroundings: RunSurro
     if variable.secret is None:
         return fill(variable.value or "", values)
     return find_secret(
-        variable.secret, credentials=surroundings.credentials, environ=surroundings.environ, state=surroundings.state
+        variable.secret,
+        credentials=surroundings.credentials,
+        environ=surroundings.environ,
+        state=surroundings.state,
+        origins=surroundings.origins,
     )

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.model.clock import say_duration
-from rota.model.errors import InvalidValue
+from rota.model.errors import InvalidValue, RotaError, SecretMissing
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut, whole_result
 from rota.model.states import Reason, Status
 from rota.rules.outcome import retry_after
@@ -480,12 +480,20 @@ class PollAnswer(Struct, frozen=True):
     suggested: float | None = None
 
 
-def fetcher(url: str, headers: Mapping[str, str]) -> Function:
-    """Return the function that polls `url`; the caller sets the timeout."""
+def fetcher(url: str, headers: Mapping[str, str] | Callable[[], Mapping[str, str]]) -> Function:
+    """Return the function that polls `url`; the caller sets the timeout. A thread reads headers that are a call."""
     return partial(_fetch, url=url, headers=headers)
 
 
-async def _fetch(context: JobContext, *, url: str, headers: Mapping[str, str]) -> PollAnswer:
+async def _fetch(
+    context: JobContext, *, url: str, headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
+) -> PollAnswer:
+    if not isinstance(headers, Mapping):
+        try:
+            headers = await asyncio.to_thread(headers)
+        except RotaError as error:
+            reason = Reason.SECRET_MISSING if isinstance(error, SecretMissing) else Reason.SPAWN_FAILED
+            return PollAnswer(error=str(error), reason=reason)
     if (problem := header_problem(headers)) is not None:
         return PollAnswer(error=f"GET {url}: {problem}")
     context.add_usage(requests=1)

@@ -71,6 +71,7 @@ class EmbeddedScheduler(ServingHost):
         """Done when the scheduler has ended: the number of runs that it had to stop, or its error."""
         self._declared = declared
         self._settings = replace(declared.settings, state=state, store=store)
+        table.secrets = declared.settings.secrets
         self._kept = kept
         self._allow_empty = allow_empty
         self._host = host

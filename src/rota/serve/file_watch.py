@@ -153,6 +153,7 @@ class ServedFile:
         self._table.conditions = loaded.table.conditions
         self._table.sources = loaded.table.sources
         self._table.agents = loaded.table.agents
+        self._table.secrets = loaded.declared.settings.secrets
         return loaded
 
     def _load_leniently(self) -> Loaded:
@@ -188,6 +189,6 @@ def _apply_noted(db: Database, *, declared: Declared, files: Mapping[str, str], 
 
 
 def _fixed_at_start(settings: Settings) -> Settings:
-    """Return the settings without those that are stored and take effect at once: pools, budgets, aging."""
-    scheduler = replace(settings.scheduler, aging=None)
-    return replace(settings, pools={}, budgets={}, subscriptions={}, prices={}, notify={}, scheduler=scheduler)
+    """Return the settings without those that take effect at once: pools, budgets, aging, origins of secrets."""
+    live = replace(settings, pools={}, budgets={}, subscriptions={}, prices={}, notify={}, secrets={})
+    return replace(live, scheduler=replace(settings.scheduler, aging=None))

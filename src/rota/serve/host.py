@@ -40,6 +40,7 @@ from rota.model.attention import Attention
 from rota.model.clock import Clock, iso
 from rota.model.errors import RotaError, StateError
 from rota.model.records import Run
+from rota.model.spec import SecretOrigin
 from rota.operations.digest import digest_of
 from rota.operations.project.apply import adopt_tzdata
 from rota.operations.project.declarations import Sdk
@@ -139,7 +140,9 @@ class Host(ABC):
         self._state_watch = watch_state(state, session, alone=self._stays)
         self._session = session
         shared = partial(store.read, scheduler_state)
-        self._processes = KeeperProcesses(self._clock, self._settings, environ, scheduler_state=shared)
+        self._processes = KeeperProcesses(
+            self._clock, self._settings, environ, scheduler_state=shared, origins=self._origins
+        )
         self._functions = InProcessFunctions(
             self._clock,
             self._settings,
@@ -159,18 +162,23 @@ class Host(ABC):
             holder=session.holder,
             processes=self._processes,
             functions=self._functions,
-            sources=ThreadedSources(self._settings, environ, lambda: self._table.sources),
-            post=ThreadedPost(self._settings, environ),
-            logins=ThreadedLogins(self._settings, environ),
+            sources=ThreadedSources(self._settings, environ, lambda: self._table.sources, origins=self._origins),
+            post=ThreadedPost(self._settings, environ, origins=self._origins),
+            logins=ThreadedLogins(self._settings, environ, origins=self._origins),
             find_items=self._find_items,
             build_digest=self._build_digest,
             desk=self._desk,
+            origins=self._origins,
             environ=environ,
             stays=self._stays,
             fires=self._kind != "worker",
             on_fired=self._take_fired,
             on_finished=self._take_finished,
         )
+
+    def _origins(self) -> Mapping[str, SecretOrigin]:
+        """Return the secrets that the loaded file says where to read."""
+        return self._table.secrets
 
     def _find_items(self, db: Database, now: datetime) -> list[Attention]:
         """Return what needs attention, as `rota status` would ask this process."""

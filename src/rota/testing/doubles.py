@@ -257,7 +257,7 @@ class ScriptedProcesses:
         self._clock = clock
         self._pid = 100_000
 
-    def prepare(self, claimed: Claimed) -> Claimed:
+    async def prepare(self, claimed: Claimed) -> Claimed:
         """Return the parameters of a start, or raise the error in `refused`."""
         if claimed.run.job in self.refused:
             self.turned_away.append(claimed.run.handle)

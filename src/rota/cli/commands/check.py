@@ -37,7 +37,13 @@ def check_command(invocation: Invocation) -> None:
         from rota.operations.admin.doctor import refuse_unkept_sandboxes
 
         refuse_unkept_sandboxes(declared)
-    untold = notes_on_targets(declared.jobs, declared.settings.notify, place.state, invocation.environ)
+    untold = notes_on_targets(
+        declared.jobs,
+        declared.settings.notify,
+        place.state,
+        invocation.environ,
+        origins=declared.settings.secrets,
+    )
     declared = replace(declared, notes=(*declared.notes, *untold, *filter(None, [loaded.trust_note])))
     refuse_served(declared.projects, place.state)
     if invocation.as_json:

@@ -9,9 +9,13 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
-from rota.model.errors import SecretMissing
+from rota.model.errors import RotaError, SecretMissing
+from rota.text.ansi import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rota.model.spec import SecretOrigin
     from rota.operations.admin.secrets import SecretView
 
 COLOURS = {"missing": "red"}
@@ -23,6 +27,7 @@ def secrets_command(ctx: click.Context) -> None:
     """List the secrets of jobs and targets and the source of each, as seen by this shell; values are never printed.
 
     A run searches $CREDENTIALS_DIRECTORY, the environment of the scheduler, and secrets.env of the state folder.
+    A secret under `secrets:` of rota.yaml comes from the command, file or keyring entry named there, at each start.
     """
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
@@ -37,14 +42,35 @@ def _list(invocation: Invocation) -> None:
         with suppress(SecretMissing):  # that of the store itself: to be told below
             if invocation.applied():
                 _, store = stack.enter_context(invocation.store())
-        found = look_at_secrets(store, place.state, invocation.environ, address=place.store)
+        origins, problem = _origins(invocation)
+        found = look_at_secrets(store, place.state, invocation.environ, address=place.store, origins=origins)
+    if problem:
+        click.echo(problem, err=True)
     none = "no applied job or target uses a secret; a job does with `env: {NAME: {secret: NAME}}`"
     if invocation.listed(found, secret_json, none=none):
         return
     rows: list[list[Cell | str]] = [
-        [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), _who(one)] for one in found
+        [one.name, Cell(_from(one), COLOURS.get(one.source.value)), _who(one)] for one in found
     ]
     print_table([Column("SECRET"), Column("FROM"), Column("NAMED BY", flexible=True)], rows)
+
+
+def _origins(invocation: Invocation) -> "tuple[Mapping[str, SecretOrigin], str]":
+    """Return the origins in the file; for a file with problems none, and a note."""
+    from rota.operations.project.load import load_project
+
+    place = invocation.place()
+    try:
+        loaded = load_project(
+            place.folder, invocation.environ, state=place.state, now=invocation.clock.now(), lenient=True
+        )
+    except RotaError as error:
+        return {}, f"`secrets:` of rota.yaml was not read: {error.message}"
+    return loaded.declared.settings.secrets, ""
+
+
+def _from(one: "SecretView") -> str:
+    return f"{one.source.value} {plain(one.origin)}" if one.origin else one.source.value
 
 
 def _who(one: "SecretView") -> str:
@@ -61,8 +87,9 @@ def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
 
     Runs that start later get the new value; the scheduler needs no restart.
     """
-    from rota.operations.admin.secrets import store_secret
+    from rota.operations.admin.secrets import refuse_declared, store_secret
 
+    refuse_declared(secret, _origins(invocation)[0])
     value = _value(secret)
     place = invocation.place()
     replaced = False if dry_run else store_secret(place.state, secret, value)

@@ -22,6 +22,7 @@ from rota.model.chats import ChatFailure, ChatKind, ChatMessage, ChatState, Inco
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError
 from rota.model.notifications import Channel, Target
+from rota.model.spec import SecretOrigin
 from rota.rules.chats import FLOODED, Flood, Ignored, Refused, Request, doors, judge, resend_after, shorten
 from rota.runners.environment import Secrets
 from rota.settings import Settings
@@ -95,11 +96,12 @@ class Chats:
         server_now: Callable[[Database], datetime],
         changed: Callable[[], None],
         client_of: ClientOf = client_of,
+        origins: Callable[[], Mapping[str, SecretOrigin]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._tick = settings.scheduler.tick
-        self._secrets = Secrets(settings.state, environ)
+        self._secrets = Secrets(settings.state, environ, origins or (lambda: settings.secrets))
         self._epoch = epoch
         self._make_desk = desk
         self._server_now = server_now

@@ -706,7 +706,7 @@ class Executor:
             await self._work_in_process(carried, claimed)
             return
         carried.step(RunStep.BEGIN)
-        prepared = self._processes.prepare(claimed)
+        prepared = await self._processes.prepare(claimed)
         launched = await self._processes.launch(claimed.run.id, prepared)
         faults.point("execute.launched")
         if not await self._start_at_gate(claimed, launched):

@@ -14,7 +14,7 @@ from rota.log import log
 from rota.model.agents import ProviderHold
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SourceError
-from rota.model.spec import Work
+from rota.model.spec import SecretOrigin, Work
 from rota.runners.environment import inherited, login_environment
 from rota.settings import Settings
 from rota.store.driver import Database, Store
@@ -73,7 +73,14 @@ def _refused_work(db: Database, hold: ProviderHold) -> Work | None:
 class ThreadedLogins:
     """Probes the programs of agents in threads. No model is called."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        origins: Callable[[], Mapping[str, SecretOrigin]] = dict,
+    ) -> None:
+        self._origins = origins
         self._settings = settings
         self._environ = environ
 
@@ -94,6 +101,9 @@ class ThreadedLogins:
             return True
         if kind.invoke is None and kind.reach is None:
             return True
-        own = login_environment(work, self._environ, project=self._settings.folder, state=self._settings.state)
+        settings = self._settings
+        own = login_environment(
+            work, self._environ, project=settings.folder, state=settings.state, origins=self._origins()
+        )
         variables = {**inherited(self._environ), **own, **account_environment(agent, self._environ)}
         return probe(kind, variables, agent.options).problem is None

@@ -34,6 +34,7 @@ from rota.model.notifications import (
 )
 from rota.model.records import ERROR_LIMIT, Run, cut
 from rota.model.serialize import run_json
+from rota.model.spec import SecretOrigin
 from rota.rules.notifications import pause_before, ping_address, rest_after
 from rota.runners import senders
 from rota.runners.environment import Secrets, inherited
@@ -227,10 +228,16 @@ SLACK = 2.0
 class ThreadedPost:
     """Sends letters. Secrets are read for each attempt and never stored."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        origins: Callable[[], Mapping[str, SecretOrigin]] | None = None,
+    ) -> None:
         self._settings = settings
         self._environ = environ
-        self._secrets = Secrets(settings.state, environ)
+        self._secrets = Secrets(settings.state, environ, origins or (lambda: settings.secrets))
         self.senders: Mapping[Channel, Callable[[Message], DeliveryResult]] = {
             Channel.WEBHOOK: self._webhook,
             Channel.APPRISE: self._apprise,

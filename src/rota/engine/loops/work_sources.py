@@ -14,11 +14,11 @@ from rota.engine.ports import Sources
 from rota.engine.transactions import agents
 from rota.engine.transactions.claim import Claimed
 from rota.log import log
-from rota.model.agents import Source, WorkItem, WorkRequest
+from rota.model.agents import Source, WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SourceError
+from rota.model.errors import RotaError, SecretMissing, SourceError
 from rota.model.records import ERROR_LIMIT, Claim, ClaimState, cut
-from rota.model.spec import EnvValue, SourceKind, WorkSource
+from rota.model.spec import EnvValue, SecretOrigin, SourceKind, WorkSource
 from rota.model.states import Reason
 from rota.rules.admission import Skip
 from rota.rules.notifications import pause_before_report
@@ -197,7 +197,7 @@ class Items:
                 within=wanted.timeout.total_seconds(),
                 late=partial(self._outbox.late, request.claim),
             )
-        except SourceError:
+        except (SourceError, SecretMissing):
             await self._store.submit(partial(agents.give_back, claim=request.claim, now=self._clock.now()))
             raise
         faults.point("items.given")
@@ -214,6 +214,28 @@ class Items:
         return item
 
 
+class _LateSource:
+    """A source that is made at its first call, in the thread of that call: its secrets may take long to read."""
+
+    def __init__(self, make: Callable[[], Source]) -> None:
+        self._make = make
+
+    def next_item(self, request: WorkRequest, /) -> WorkItem | None:
+        return self._make().next_item(request)
+
+    def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
+        self._make().report(item, outcome)
+
+    def release(self, item: WorkItem, /) -> None:
+        self._make().release(item)
+
+    def release_claim(self, request: WorkRequest, /) -> None:
+        self._make().release_claim(request)
+
+    def peek(self, request: WorkRequest, /) -> WorkAhead:
+        return self._make().peek(request)
+
+
 T = TypeVar("T")
 Classes = Callable[[], Mapping[str, Callable[..., Any]]]
 
@@ -224,13 +246,28 @@ class ThreadedSources:
     `classes` are those of the loaded file; an object of one is kept, and may be called from several threads.
     """
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], classes: Classes = dict) -> None:
-        self._secrets = Secrets(settings.state, environ)
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        classes: Classes = dict,
+        *,
+        origins: Callable[[], Mapping[str, SecretOrigin]] | None = None,
+    ) -> None:
+        self._secrets = Secrets(settings.state, environ, origins or (lambda: settings.secrets))
         self._classes = classes
         self._kept: dict[tuple[str, tuple[tuple[str, str], ...], int], Source] = {}
 
     def find(self, wanted: WorkSource) -> Source:
-        """Return a source; raise SecretMissing, or SourceError where it cannot be made."""
+        """Return a source; raise SecretMissing, or SourceError where it cannot be made.
+
+        A source with secrets that a program or a file holds reads them when it is called, in the thread of the call.
+        """
+        if any(one.secret in self._secrets.origins() for one in wanted.values):
+            return _LateSource(partial(self._made, wanted))
+        return self._made(wanted)
+
+    def _made(self, wanted: WorkSource) -> Source:
         values = {one.name: self._value(one) for one in wanted.values}
         classes = self._classes()
         key = (wanted.key, tuple(sorted(values.items())), id(classes.get(wanted.place)))

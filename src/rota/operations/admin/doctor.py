@@ -48,6 +48,7 @@ from rota.rules.health_checks import (
 )
 from rota.rules.liveness import REASON
 from rota.runners.environment import FILE_NAME as SECRETS
+from rota.runners.secret_origins import read_origin
 from rota.settings import SchedulerSettings
 from rota.store.driver import Database
 from rota.store.sqlite.store import LOCKS, process_lock_held, quick_check
@@ -222,7 +223,13 @@ def _secrets(
         return
     served = _environ_of(beat.pid)
     enabled = [spec for spec in declared.jobs if spec.enabled]
-    missing = missing_secrets(enabled, declared.settings.notify, place.state, served or environ)
+    settings = declared.settings
+    missing = missing_secrets(enabled, settings.notify, place.state, served or environ, origins=settings.secrets)
+    for name, origin in settings.secrets.items():
+        try:
+            read_origin(name, origin, served or environ)
+        except SecretMissing as error:
+            yield Finding("secrets", Severity.PROBLEM, error.message, error.hint)
     level = Severity.PROBLEM if served else Severity.WARNING
     elsewhere = "" if served else ", unless the scheduler's own environment has it"
     for name, jobs in missing.items():

@@ -12,10 +12,10 @@ from msgspec import Struct
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.notifications import Target
 from rota.model.serialize import encode
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, SecretOrigin
 from rota.model.store_url import secrets_of
 from rota.operations.project.locate import make_state
-from rota.runners.environment import FILE_NAME, read_env_file
+from rota.runners.environment import FILE_NAME, NO_ORIGINS, read_env_file
 
 if TYPE_CHECKING:
     from rota.store.driver import Store
@@ -28,11 +28,14 @@ _LISTS = ("signing",)
 
 
 class SecretSource(StrEnum):
-    """Where a secret comes from, in the order in which they are looked at."""
+    """Where a secret comes from: the first three in this order, unless `secrets:` of the file names the origin."""
 
     CREDENTIAL = "credential"
     ENVIRONMENT = "environment"
     FILE = "secrets.env"
+    COMMAND = "command"
+    PLACE = "file"
+    KEYRING = "keyring"
     MISSING = "missing"
 
 
@@ -45,12 +48,19 @@ class SecretView(Struct, frozen=True):
     targets: tuple[str, ...] = ()
     store: bool = False
     """Whether the address of the store names it."""
+    origin: str = ""
+    """Its command, file or entry of the keyring, as `secrets:` of the file has it."""
 
 
 def look_at_secrets(
-    store: "Store | None", state: Path, environ: Mapping[str, str], *, address: str = ""
+    store: "Store | None",
+    state: Path,
+    environ: Mapping[str, str],
+    *,
+    address: str = "",
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
 ) -> list[SecretView]:
-    """Return the secrets of stored jobs, targets and the store's address, and unused ones."""
+    """Return the secrets of stored jobs, targets and the store's address, and unused ones; read no value."""
     from rota.operations.jobs import list_jobs
     from rota.store.tables import notifications
 
@@ -60,29 +70,42 @@ def look_at_secrets(
     return [
         SecretView(
             name,
-            _source(name, stored, environ),
+            _source(name, stored, environ, origins=origins),
             tuple(jobs.get(name, ())),
             tuple(targets.get(name, ())),
             store=name in secrets_of(address),
+            origin=origins[name].title if name in origins else "",
         )
-        for name in sorted({*jobs, *targets, *stored, *secrets_of(address)})
+        for name in sorted({*jobs, *targets, *stored, *secrets_of(address), *origins})
     ]
 
 
 def missing_secrets(
-    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+    specs: Iterable[JobSpec],
+    targets: Mapping[str, Target],
+    state: Path,
+    environ: Mapping[str, str],
+    *,
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
 ) -> dict[str, list[str]]:
     """Return the missing secrets of these jobs and targets, each with its users."""
     stored = _stored(state)
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
     named = _named([*((spec.name, spec) for spec in specs), *of_file])
     return {
-        name: users for name, users in sorted(named.items()) if _source(name, stored, environ) is SecretSource.MISSING
+        name: users
+        for name, users in sorted(named.items())
+        if _source(name, stored, environ, origins=origins) is SecretSource.MISSING
     }
 
 
 def notes_on_targets(
-    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+    specs: Iterable[JobSpec],
+    targets: Mapping[str, Target],
+    state: Path,
+    environ: Mapping[str, str],
+    *,
+    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
 ) -> tuple[str, ...]:
     """Return notes on targets whose secret is missing, such as a chat without a bot's token."""
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
@@ -93,9 +116,9 @@ def notes_on_targets(
         return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
     return tuple(
         f"{user}: no notification is sent without the secret {name}; `rota secrets set {name}` stores it, "
-        "unless the scheduler's own environment has it"
+        "unless the scheduler's own environment or `secrets:` of rota.yaml has it"
         for name, namers in sorted(named.items())
-        if _source(name, stored, environ) is SecretSource.MISSING
+        if _source(name, stored, environ, origins=origins) is SecretSource.MISSING
         for user in dict.fromkeys(namers)
     )
 
@@ -124,7 +147,11 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(below)
 
 
-def _source(name: str, stored: Mapping[str, str], environ: Mapping[str, str]) -> SecretSource:
+def _source(
+    name: str, stored: Mapping[str, str], environ: Mapping[str, str], *, origins: Mapping[str, SecretOrigin]
+) -> SecretSource:
+    if name in origins:
+        return SecretSource(origins[name].kind)
     credentials = environ.get("CREDENTIALS_DIRECTORY")
     if credentials and _NAME.fullmatch(name) and (Path(credentials) / name).is_file():
         return SecretSource.CREDENTIAL
@@ -136,6 +163,13 @@ def _source(name: str, stored: Mapping[str, str], environ: Mapping[str, str]) ->
 def _stored(state: Path) -> Mapping[str, str]:
     path = state / FILE_NAME
     return read_env_file(path) if path.is_file() else {}
+
+
+def refuse_declared(name: str, origins: Mapping[str, SecretOrigin]) -> None:
+    """Refuse to store a secret that the file says to read elsewhere: the stored value would have no effect."""
+    if name in origins:
+        what = f"`secrets:` in rota.yaml reads {name} from its {origins[name].kind}, {origins[name].title}"
+        raise InvalidValue(what, hint="change it there, or remove it from `secrets:`")
 
 
 def store_secret(state: Path, name: str, value: str) -> bool:
@@ -195,6 +229,7 @@ def secret_json(view: SecretView) -> dict[str, Any]:
     return {
         "name": view.name,
         "source": view.source.value,
+        "origin": view.origin or None,
         "jobs": list(view.jobs),
         "targets": list(view.targets),
         "store": view.store,
