@@ -10,8 +10,10 @@ unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py passed_over.py) tests/machine tests/simulation/test_simulation.py
 # What starts schedulers and waits for them.
 WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
+# How many failed tests `make test-again` repeats.
+UNSTABLE := 3
 
-.PHONY: help man dist bench bench-short run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
+.PHONY: help man dist bench bench-short run test test-computing test-waiting test-on-postgres test-again test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,22 +35,35 @@ run: setup ## start the demo: an example project with its dashboard (Ctrl-C ends
 	@$(BIN)/rota demo
 
 test: setup ## run all tests
+	@rm -f $(VENV)/*.failed
 	@$(MAKE) --no-print-directory --jobs 3 test-computing test-waiting test-on-postgres
 
 # Three runs beside each other: those that wait for processes leave the processors to those that compute.
+test-computing: export ROTA_TEST_FAILED = $(VENV)/test-computing.failed
 test-computing: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal --max-worker-restart 0 $(addprefix --ignore=,$(WAITING))
 
+test-waiting: export ROTA_TEST_FAILED = $(VENV)/test-waiting.failed
 test-waiting: setup
 	@$(call beside,waiting,-n 3 --dist loadgroup --max-worker-restart 0 $(WAITING))
 
 test-on-postgres: export ROTA_TEST_STORE = postgres
+test-on-postgres: export ROTA_TEST_FAILED = $(VENV)/test-on-postgres.failed
 test-on-postgres: setup
 	@$(call beside,on PostgreSQL,-n 0 $(SHORT_ON_POSTGRES))
 
 # Of the tests beside, whose arguments these are, only the last line is shown, or everything where one fails.
 beside = log="$(VENV)/$@.log" && { $(BIN)/python -m pytest $(2) > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } \
 	&& echo && echo "$(1): $$(tail -n 1 "$$log")"
+
+# Each of these tests is a bug, in the test or in rota: its name and its first failure stay in the output.
+test-again: setup ## repeat what failed in `make test`, at most UNSTABLE tests, with nothing beside them
+	@cat $(VENV)/*.failed | sort -u > $(VENV)/failed && test -s $(VENV)/failed && test "$$(wc -l < $(VENV)/failed)" -le $(UNSTABLE)
+	@echo "repeated because they failed:" && cat $(VENV)/failed
+	@for part in computing waiting on-postgres; do list=$(VENV)/test-$$part.failed; \
+	  test -e $$list || exit 1; test -s $$list || continue; \
+	  store=$$(test $$part = on-postgres && echo postgres); \
+	  env $${store:+ROTA_TEST_STORE=$$store} $(BIN)/python -m pytest -n 0 @$$list || exit 1; done
 
 test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, storms on PostgreSQL, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -24,7 +25,9 @@ STORE = "ROTA_TEST_STORE"
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """With it each of some hundred processes would compile all that it imports: a third of the time of all tests."""
 STRANGE = ("ROTA_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANGUAGE", NO_BYTECODE)
-KEPT = (VARIABLE, MACHINE, POSTGRES, STORE)
+FAILED = "ROTA_TEST_FAILED"
+"""A file for the names of the tests that failed, as `pytest @FILE` reads them; `.ci/run` repeats these alone."""
+KEPT = (VARIABLE, MACHINE, POSTGRES, STORE, FAILED)
 if "PYTEST_XDIST_WORKER" in os.environ:
     STRANGE += ("COVERAGE_",)  # a worker is measured, not what its tests start
 
@@ -61,6 +64,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(*SELDOM)
         gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Write the names of the tests that failed, if all tests ran: a worker that crashed leaves some out."""
+    reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
+    whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if (path := os.environ.get(FAILED)) and whole and all(one.when in PHASES for one in reports):
+        Path(path).write_text("".join(f"{name}\n" for name in sorted({one.nodeid for one in reports})), "utf-8")
+
+
+PHASES = ("setup", "call", "teardown")
+"""Of a report about a test; that of a worker that crashed has no phase."""
 
 
 BEYOND = 60
