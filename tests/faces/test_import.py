@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
 
 from rota.cli.invocation import Invocation
 from rota.cli.main import cli
@@ -124,7 +125,7 @@ def test_json_has_the_file_and_the_whole_report(project: Project) -> None:
 
 def test_a_system_crontab_is_read_with_its_users(project: Project) -> None:
     found = answer(project, "crontab", "--system", stdin="17 * * * * root run-parts /etc/cron.hourly\n")
-    assert [job["name"] for job in found["jobs"]] == ["run-parts"]
+    assert [job["name"] for job in found["jobs"]] == ["cron-hourly"]
 
 
 def test_a_file_that_is_not_there_is_named(project: Project) -> None:
@@ -159,3 +160,23 @@ def test_the_page_on_migrating_shows_what_is_printed(project: Project) -> None:
     result = imported(project, "crontab", stdin=CRONTAB)
     assert f"```yaml\n{result.stdout}```" in page
     assert f"> rota.yaml\n{result.stderr}```" in page
+
+
+def test_a_folder_of_crontabs_is_one_project_and_no_variable_reaches_another_file(project: Project) -> None:
+    folder = project.folder / "cron.d"
+    folder.mkdir()
+    (folder / "a").write_text("# of a\nFOO=1\n0 1 * * * root /opt/one.sh\n")
+    (folder / "b").write_text("# of b\nSHELL=/bin/bash\n0 2 * * * root /opt/two.sh\nbad\n")
+    (folder / "c.dpkg-old").write_text("0 3 * * * root /opt/old.sh\n")
+    (folder / "d").write_bytes(b"\xff")
+    result = imported(project, "crontab", "--system", "cron.d")
+    assert "cannot be mapped:\n  cron.d/b:4  is not an entry" in result.stderr
+    assert "  cron.d/d:1  byte 0xff is not UTF-8" in result.stderr
+    project.write(result.stdout)
+    jobs = YAML(typ="safe").load(result.stdout)["jobs"]
+    assert {name: (job.get("env", {}).get("FOO"), "shell_with" in job) for name, job in jobs.items()} == {
+        "one": ("1", False),
+        "two": (None, True),
+    }
+    assert "# of b" in result.stdout
+    assert project.json("check")["ok"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
 
 from rota.cli.commands.transfer import KINDS
 from rota.cli.invocation import Invocation
@@ -116,6 +117,78 @@ def test_a_task_of_claude_in_a_file_of_its_own_has_no_times(tmp_path: Path) -> N
     result = typed(tmp_path, "import", "claude", stdin=text)
     assert "  morning-briefing:\n    prompt: Read the news.\n    description: News\n" in result.stdout
     assert "write `cron:` into the job" in result.stderr
+
+
+def test_a_fleet_of_fleets_is_read_each_path_from_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "api" / "agents").mkdir(parents=True)
+    (tmp_path / "top.yaml").write_text(
+        "defaults: {model: sonnet}\nfleets: [{path: api/fleet.yaml}, {path: none.yaml}]\n"
+    )
+    (tmp_path / "api" / "fleet.yaml").write_text(
+        "fleet: {name: api}\nagents: [{path: agents/a.yaml}]\nfleets: [{path: ../top.yaml}]\n"
+    )
+    (tmp_path / "api" / "agents" / "a.yaml").write_text(
+        "name: fixer\nidentity: {name: Bo}\npermissions: {allowed_tools: [Read]}\n"
+        "schedules: {often: {type: interval, interval: 1h}, night: {type: cron, cron: 30 2 * * *}}\n"
+    )
+    result = typed(tmp_path, "import", "herdctl", "top.yaml", folder=tmp_path)
+    made = YAML(typ="safe").load(result.stdout)
+    assert sorted(made["jobs"]) == ["api-fixer-night", "api-fixer-often"]
+    agent = made["agents"]["api-fixer"]
+    assert (agent["model"], agent["allowed_tools"], agent["system_prompt"]) == ("sonnet", ["Read"], "Your name: Bo.")
+    assert "the fleet none.yaml cannot be read" in result.stderr
+    assert "api/fleet.yaml:3  the fleet top.yaml contains itself" in result.stderr
+    assert "api/agents/a.yaml:4  api-fixer-night fires at 2027-03-28T01:00:00Z, herdctl at" in result.stderr
+
+
+def test_each_step_of_a_workflow_has_a_shell_of_its_own(tmp_path: Path) -> None:
+    text = (
+        "on: {schedule: [{cron: 0 5 * * *}]}\ndefaults: {run: {working-directory: my app}}\njobs:\n  a:\n"
+        "    runs-on: x\n    concurrency: one\n    steps: [{run: cd sub; exit 0}, {run: ls}]\n"
+    )
+    result = typed(tmp_path, "import", "github", stdin=text)
+    assert YAML(typ="safe").load(result.stdout)["jobs"]["a"]["shell"] == (
+        "(\ncd 'my app'\ncd sub; exit 0\n)\n(\ncd 'my app'\nls\n)\n"
+    )
+    assert "a: `concurrency` is not mapped" in result.stderr
+
+
+def test_a_command_of_systemd_means_the_same_in_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "x.timer").write_text("[Unit]\nConditionACPower=true\n[Timer]\nOnCalendar=hourly\n")
+    (tmp_path / "x.service").write_text(
+        "[Service]\nExecStart=/bin/sh -c \"echo ${A} $$ %h\"\nExecStart=@/bin/echo zero 'a b' ; :/bin/p $B\n"
+        "ExecStart=-/usr/bin/awk '{print $$1}' $OPTS\n"
+    )
+    result = typed(tmp_path, "import", "systemd", "x.timer", folder=tmp_path)
+    assert YAML(typ="safe").load(result.stdout)["jobs"]["x"]["shell"].splitlines() == [
+        """/bin/sh -c 'echo '"${A}"' $ '"${HOME}\"""",
+        "/bin/echo 'a b'",
+        "/bin/p '$B'",
+        "/usr/bin/awk '{print $1}' $OPTS || true",
+    ]
+    assert "ConditionACPower=true has no counterpart" in result.stderr
+
+
+RUBBISH = {
+    "openclaw": '{"jobs": [{"name": "a", "schedule": {"kind": "every", "everyMs": 1e999}}, {"name": "b", "schedule":'
+    ' {"kind": "at", "at": 1e18}}, {"name": "c", "schedule": {"kind": "at", "at": 10000000000000000000000}}, GOOD]}',
+    "hermes": '{"jobs": [7, {"schedule": []}, {"schedule": {"kind": "interval", "minutes": true}}, GOOD]}',
+    "claude": '{"tasks": [{"cron": 5}, {"cron": "* * * * *", "prompt": "x", "recurring": 1, "createdAt": 1e30}, GOOD]}',
+}
+GOOD = {
+    "openclaw": '{"name": "good", "schedule": {"kind": "cron", "expr": "0 5 * * *"},'
+    ' "payload": {"kind": "agentTurn", "message": "x"}}',
+    "hermes": '{"name": "good", "prompt": "x", "schedule": {"kind": "cron", "expr": "0 5 * * *"}}',
+    "claude": '{"cron": "0 5 * * *", "prompt": "good", "createdAt": 1000000000000000000000000}',
+}
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+def test_values_of_no_kind_cost_their_own_entry_alone(kind: str, tmp_path: Path) -> None:
+    text = RUBBISH[kind].replace("GOOD", GOOD[kind])
+    result = typed(tmp_path, "import", kind, stdin=text)
+    assert result.exit_code == 0, result.output
+    assert "  good:\n" in result.stdout
 
 
 def write_golden_files() -> None:

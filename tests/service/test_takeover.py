@@ -181,6 +181,19 @@ def test_a_line_that_was_added_again_by_hand_is_reported(machine: Machine) -> No
     assert told.stdout.splitlines()[1] == "  * * * * * true"
 
 
+def test_a_line_that_was_added_again_by_hand_keeps_rota_from_starting_until_it_is_gone(machine: Machine) -> None:
+    machine.rota("takeover", "crontab")
+    taken = machine.table.read_text()
+    machine.table.write_text(taken + "* * * * * true\n")
+    refused = machine.rota("serve")
+    assert (refused.returncode, machine.rota("tick").returncode) == (73, 73)
+    assert "cron runs 1 of the jobs of" in refused.stderr
+    assert "crontab -e" in refused.stderr
+    assert machine.rota("takeover", "undo").returncode == 0
+    assert machine.table.read_text().splitlines().count("* * * * * true") == 1
+    assert sorted(machine.active()) == sorted(TAKEN)
+
+
 def test_a_file_of_other_jobs_is_not_touched(machine: Machine) -> None:
     (machine.project / "rota.yaml").write_text("jobs: {other: {command: [x]}}\n")
     refused = machine.rota("takeover", "crontab")

@@ -716,11 +716,12 @@ class AlreadyServing(RotaError, code="already_serving"):
 class CronInCharge(AlreadyServing, code="cron_in_charge"):
     """The crontab still has lines that a takeover gives to this project: both would run them."""
 
-    def __init__(self, lines: int, folder: str) -> None:
+    def __init__(self, lines: int, folder: str, *, again: bool) -> None:
+        way = "remove them with `crontab -e`" if again else "`rota takeover crontab` gives them to rota"
         RotaError.__init__(
             self,
-            f"cron still runs {lines} of the jobs of {folder}",
-            hint="`rota takeover crontab` gives them to rota; `rota takeover status` shows them",
+            f"cron {'runs' if again else 'still runs'} {lines} of the jobs of {folder}{' again' if again else ''}",
+            hint=f"{way}; `rota takeover` shows them",
         )
         self.pid = None
 

@@ -1,12 +1,13 @@
 """Times of systemd and launchd: their meaning, evaluated without cron, and the cron expressions made of them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rota.declare.importers import launchd
 from rota.declare.importers.calendar import Unmappable, cron_of, parse_calendar, reading_of
 from rota.declare.importers.systemd import seconds_of
+from rota.declare.importers.translation import CronLibrary, library_reading
 
 BERLIN = "Europe/Berlin"
 
@@ -98,3 +99,35 @@ def test_a_missing_minute_of_launchd_is_every_minute() -> None:
     read = launchd.reading_of([{"Hour": 9}], "UTC")
     found = read(datetime(2026, 11, 18, tzinfo=UTC), 61)
     assert (f"{found[1]:%d %H:%M}", f"{found[60]:%d %H:%M}") == ("18 09:01", "19 09:00")
+
+
+SPRING, AUTUMN = "2027-03-28T00:00", "2027-10-30T23:30"
+"""Before the clock of Berlin goes from 2:00 to 3:00, and from 3:00 back to 2:00."""
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "croner", "croniter", "cron_parser"),
+    [
+        ("30 2 * * *", SPRING, "01:00", "01:00", "01:30"),
+        ("30 2 * * *", AUTUMN, "00:30", "00:30 01:30", "00:30"),
+        ("*/15 2 * * *", SPRING, "", "01:00", "01:00 01:15 01:30 01:45"),
+        ("*/30 2 * * *", AUTUMN, "00:00 00:30 01:00 01:30", "00:00 00:30 01:00 01:30", "00:00 00:30"),
+        ("30 1,2,3 * * *", SPRING, "00:30 01:30", "00:30 01:00 01:30", "00:30 01:30"),
+        ("15 * * * *", SPRING, "00:15 01:15 02:15", "00:15 01:15 02:15", "00:15 01:15 02:15"),
+        ("15 * * * *", AUTUMN, "00:15 01:15 02:15", "00:15 01:15 02:15", "00:15 01:15 02:15"),
+    ],
+)
+def test_each_library_starts_a_cron_line_in_its_own_way_where_clocks_change(
+    cron: str, after: str, croner: str, croniter: str, cron_parser: str
+) -> None:
+    """The times are those that croner 9, croniter 6 and cron-parser 5 return."""
+    begin = datetime.fromisoformat(after).replace(tzinfo=UTC)
+    found = [
+        " ".join(
+            f"{at:%H:%M}"
+            for at in library_reading(cron, BERLIN, library)(begin, 9)
+            if (at - begin).seconds < 11_000 and at.day == (begin + timedelta(hours=1)).day
+        )
+        for library in CronLibrary
+    ]
+    assert found == [croner, croniter, cron_parser]

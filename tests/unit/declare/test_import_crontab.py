@@ -218,7 +218,7 @@ def test_an_empty_crontab_makes_an_empty_file() -> None:
         ("flock -n /tmp/x.lock /usr/bin/php /var/www/feed.php schedule", "feed"),
         ("sudo -u www-data php cron.php", "cron"),
         ("nice -n 19 ionice -c3 restic backup", "restic"),
-        ("test -x /usr/sbin/anacron || ( cd / && run-parts --report /etc/cron.daily )", "run-parts"),
+        ("test -x /usr/sbin/anacron || ( cd / && run-parts --report /etc/cron.daily )", "cron-daily"),
         ("[ -x /a/b ] && c", "c"),
         ("timeout 30m rsync -a x y", "rsync"),
         ("env X=1 node server.mjs", "server"),
@@ -232,6 +232,18 @@ def test_an_empty_crontab_makes_an_empty_file() -> None:
         ("/usr/bin/php /var/www/artisan schedule:run >> /dev/null", "schedule-run"),
         ("python3 -m app.tasks.tidy", "tidy"),
         ("flock -n -E 0 /var/lock/x.lock ./run-it", "run-it"),
+        ("flock -n /tmp/lock -c 'cd /srv && ./tidy.sh'", "tidy"),
+        ("/usr/bin/flock -w 10 /tmp/l /usr/bin/php /var/www/feed.php", "feed"),
+        ("su - postgres -c '/usr/bin/pg_dumpall -f x'", "pg-dumpall"),
+        ("/bin/bash -lc 'cd /app && bundle exec rake db:clean --silent'", "db-clean"),
+        ("perl -e 'sleep int(rand(9))' && certbot -q renew", "certbot"),
+        ("[ -x /a/b ] && if [ ! -d /run/x ]; then /usr/lib/php/sessionclean; fi", "sessionclean"),
+        ("date >> /tmp/log; ${HOME}/bin/sync.sh", "sync"),
+        ("FOO='a b' '/opt/my script.sh'", "my-script"),
+        ("uv run --project /srv python scripts/report.py", "report"),
+        ("make -C /srv nightly", "nightly"),
+        ("/opt/été.sh", "ete"),
+        ("echo 'no end", "echo"),
     ],
 )
 def test_a_name_says_what_runs(command: str, name: str) -> None:
@@ -244,3 +256,18 @@ def test_names_are_unique_without_regard_to_case() -> None:
 
 def test_a_name_is_one_that_a_job_may_have() -> None:
     assert len(name_for("x" * 500, taken=())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("command", "overlap"),
+    [
+        ("flock -n /tmp/l ./a", "forbid"),
+        ("cd /srv; sudo -u ops flock -xn /tmp/l ./a", "forbid"),
+        ("flock --nonblock /tmp/l -c './a -q'", "forbid"),
+        ("flock /tmp/l rsync -n here there", "allow"),
+        ("flock -w 5 /tmp/l ./a -n", "allow"),
+    ],
+)
+def test_only_a_flock_that_does_not_wait_forbids_overlap(command: str, overlap: str) -> None:
+    (job,) = declared(f"@daily {command}\n").jobs
+    assert str(job.overlap.policy) == overlap

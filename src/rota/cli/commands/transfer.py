@@ -1,5 +1,6 @@
 """`rota import` and `rota takeover`."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +50,9 @@ def import_command(invocation: Invocation, *, kind: str, files: tuple[str, ...],
         print_json(_import_json(found))
     else:
         click.echo(found.translation.text, nl=False)
-        _report(found, chosen=chosen, many=len(inputs) > 1)
-        one = None if not files or files[0] == "-" else files[0]
-        _warn_of_doubles(found, chosen=chosen, file=one, system=system)
+        _report(found, chosen=chosen, file=inputs[0].file if len(inputs) == 1 else "")
+        one = None if not files or files[0] == "-" else ", ".join(files)
+        _warn_of_doubles(found, chosen=chosen, file=one, system=system, many=len(inputs) > 1)
 
 
 def _inputs(invocation: Invocation, files: tuple[str, ...], *, kind: str, chosen: "ImportKind") -> "list[InputFile]":
@@ -81,7 +82,9 @@ def _paths(invocation: Invocation, name: str, chosen: "ImportKind") -> list[str]
     path = invocation.cwd / Path(name).expanduser()
     if not path.is_dir():
         return [name]
-    found = sorted(str(Path(name) / one.name) for one in path.glob(chosen.pattern)) if chosen.pattern else []
+    inside = path.glob(chosen.pattern) if chosen.pattern else ()
+    names = [one.name for one in inside if one.is_file() and re.fullmatch(chosen.names, one.name)]
+    found = sorted(str(Path(name) / own) for own in names)
     if not found:
         wanted = f"no {chosen.pattern} in it" if chosen.pattern else "a folder, where a file is needed"
         raise FileProblems([Problem(f"cannot be read: {wanted}", "file_unreadable", name)])
@@ -96,7 +99,7 @@ def _input(invocation: Invocation, name: str) -> "InputFile":
     def beside(other: str) -> bytes | None:
         try:
             return (path.parent / other).read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a name with a zero byte
             return None
 
     try:
@@ -106,7 +109,8 @@ def _input(invocation: Invocation, name: str) -> "InputFile":
         raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", name)]) from None
 
 
-def _report(found: "Imported", *, chosen: "ImportKind", many: bool) -> None:
+def _report(found: "Imported", *, chosen: "ImportKind", file: str) -> None:
+    """Print the report; a remark names its file unless that is `file`, the only one."""
     translation = found.translation
     written, left_out = counted(len(translation.jobs), "job"), len(translation.left_out)
     _say(f"{counted(translation.read, chosen.noun)} read, {written} written, {left_out} left out")
@@ -114,12 +118,12 @@ def _report(found: "Imported", *, chosen: "ImportKind", many: bool) -> None:
     for kept in translation.kept:
         _say(f"  {plain(kept.key):{min(width, 30)}}  {plain(kept.why)}")
     if found.compared:
-        _tell_compared(found, peer=chosen.peer, many=many)
-    _say_remarks("cannot be mapped:", translation.left_out, many=many)
-    _say_remarks("changed, or needed by hand:", translation.by_hand, many=many)
+        _tell_compared(found, peer=chosen.peer, file=file)
+    _say_remarks("cannot be mapped:", translation.left_out, file=file)
+    _say_remarks("changed, or needed by hand:", translation.by_hand, file=file)
 
 
-def _warn_of_doubles(found: "Imported", *, chosen: "ImportKind", file: str | None, system: bool) -> None:
+def _warn_of_doubles(found: "Imported", *, chosen: "ImportKind", file: str | None, system: bool, many: bool) -> None:
     """Print how to switch the imported jobs off where they are from."""
     if not found.translation.jobs:
         return
@@ -128,7 +132,7 @@ def _warn_of_doubles(found: "Imported", *, chosen: "ImportKind", file: str | Non
         return
     if system:
         place = plain(file) if file else "the file that they are from, such as /etc/crontab"
-        remove = f"put a `#` before its lines in {place}"
+        remove = f"put a `#` before {'their' if many else 'its'} lines in {place}"
     elif file:
         remove = f"put a `#` before its lines with `crontab -e`, or in {plain(file)} where cron reads that file"
     elif found.translation.left_out:
@@ -138,21 +142,22 @@ def _warn_of_doubles(found: "Imported", *, chosen: "ImportKind", file: str | Non
     _say(f"double runs: the crontab is still active; once rota serves, {remove}")
 
 
-def _tell_compared(found: "Imported", *, peer: str, many: bool) -> None:
+def _tell_compared(found: "Imported", *, peer: str, file: str) -> None:
     if not found.differences:
         _say(f"checked: the next {COMPARED_FIRES} fires of each job are the same instants as {peer}'s")
         return
     same = found.compared - len(found.differences)
     jobs = counted(found.compared, "job")
     _say(f"checked: the next {COMPARED_FIRES} fires are the same instants as {peer}'s for {same} of {jobs}")
-    _say_remarks("not the same:", found.differences, many=many)
+    _say_remarks("not the same:", found.differences, file=file)
 
 
-def _say_remarks(heading: str, remarks: "tuple[Remark, ...]", *, many: bool) -> None:
+def _say_remarks(heading: str, remarks: "tuple[Remark, ...]", *, file: str) -> None:
     if remarks:
         _say(heading)
     for remark in remarks:
-        place = f"{plain(remark.file)}:{remark.line}  " if many and remark.file else f"line {remark.line:<4}"
+        elsewhere = remark.file not in ("", file)
+        place = f"{plain(remark.file)}:{remark.line}  " if elsewhere else f"line {remark.line:<4}"
         _say(f"  {place if remark.line else ''}{plain(remark.message)}")
 
 
@@ -175,7 +180,7 @@ def _import_json(found: "Imported") -> dict[str, Any]:
 
 
 def _remarks(remarks: "tuple[Remark, ...]") -> list[dict[str, Any]]:
-    return [{"line": remark.line, "text": remark.message} for remark in remarks]
+    return [{"file": remark.file, "line": remark.line, "text": remark.message} for remark in remarks]
 
 
 NOTHING = "nothing was changed (--dry-run)"
@@ -219,7 +224,7 @@ def takeover_crontab(invocation: Invocation, *, dry_run: bool) -> None:
             | _import_json(planned.imported)
         )
         return
-    _report(planned.imported, chosen=imports.KINDS["crontab"], many=False)
+    _report(planned.imported, chosen=imports.KINDS["crontab"], file="crontab")
     what = "would comment out" if dry_run else "commented out"
     click.echo(f"{what} {counted(len(planned.lines), 'line')} of the crontab with #rota#")
     click.echo(f"{'would add' if dry_run else 'added'} a line: {plain(planned.tick)}")

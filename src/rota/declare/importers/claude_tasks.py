@@ -17,11 +17,11 @@ from rota.declare.importers.translation import (
     Translation,
     cron_reading,
     first_of,
+    instant_of,
     plain_defaults,
     remark,
     slug_for,
 )
-from rota.model.clock import from_ms
 from rota.model.errors import InvalidCron
 from rota.rules.schedule.cron import check_cron
 
@@ -74,8 +74,8 @@ def _job(
     if not body.get("recurring"):
         keys["run_once"] = True
     elif not body.get("permanent"):
-        created = body.get("createdAt")
-        when = f" on {from_ms(created) + EXPIRY:%Y-%m-%d}" if isinstance(created, int) else ""
+        created = instant_of(body.get("createdAt"))
+        when = f" on {created + EXPIRY:%Y-%m-%d}" if created and created < source.now + EXPIRY else ""
         told.append(f"Claude Code would remove it after 7 days{when}; here it stays: `end_at` sets a last day")
     if prompt.startswith("/"):
         told.append(f"{prompt.split()[0]} is a command or skill of the session; it must exist for `claude -p` too")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rota.declare.applicability import secret_in
 from rota.declare.importers.names import flock_options, name_for
@@ -255,9 +256,13 @@ class _Setting(Struct, frozen=True):
     timezone: str
 
 
-def import_crontab(source: Source, *, system: bool = False) -> Translation:
-    """Return the translation of a crontab, with users in its lines if it is one of the system."""
-    return translate(read_crontab(source.content, file=source.file, system=system), source.timezone, system=system)
+def import_crontab(source: Source, *, system: bool = False, several: bool = False) -> Translation:
+    """Return the translation of a crontab, with users in its lines if it is one of the system.
+
+    With `several`, other crontabs stand in the same new file: each job has the variables of its own.
+    """
+    crontab = read_crontab(source.content, file=source.file, system=system)
+    return translate(replace(crontab, first={}) if several else crontab, source.timezone, system=system)
 
 
 def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Translation:

@@ -1,6 +1,7 @@
 """Import of workflows of GitHub Actions with a `schedule:`."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ _CHECKOUT = "actions/checkout"
 _SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
 _TIMEOUT_MINUTES = 360
+_MAPPED = {"name", "runs-on", "steps", "env", "timeout-minutes", "defaults", "permissions"}
+_NEEDED = ("needs", "strategy", "container", "services", "uses")
+"""Keys of a job without which its steps do not mean the same."""
 _KEPT = (
     KeptKey("timezone: UTC", "GitHub reads the times of a schedule in UTC"),
     KeptKey("timeout: 6h", "GitHub's limit of a job; rota's default is 10 min"),
@@ -135,7 +139,7 @@ def _job(
     steps = body.get("steps")
     if not isinstance(steps, list):
         raise Unmappable("it has no steps: a reusable workflow cannot be mapped")
-    script, whole = _script(steps, tell)
+    script, whole = _script(steps, tell, folder=_folder(workflow, body))
     if not script:
         raise Unmappable("none of its steps is a `run:`; actions run on GitHub alone")
     keys: dict[str, Any] = {"shell": script}
@@ -145,16 +149,32 @@ def _job(
     if isinstance(minutes, int) and 0 < minutes < _TIMEOUT_MINUTES:
         keys["timeout"] = duration_text(60 * minutes)
     for key in body:
-        if key in ("needs", "strategy", "container", "services", "if", "concurrency", "environment"):
+        if key not in _MAPPED:
             tell((key,), f"`{key}` is not mapped")
-            whole = whole and key not in ("needs", "strategy", "container", "services")
+            whole = whole and key not in _NEEDED
+    if _shell(workflow) or _shell(body):
+        tell(("defaults",), "`defaults.run.shell` is not mapped: the job runs in bash")
+        whole = False
     if not whole:
         keys["enabled"] = False
         tell((), "disabled, because parts of it are not mapped: complete the script, then remove `enabled: false`")
     return keys, told
 
 
-def _script(steps: Sequence[Any], tell: Any) -> tuple[str, bool]:
+def _run_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return map_of(map_of(body.get("defaults")).get("run"))
+
+
+def _folder(workflow: Mapping[str, Any], body: Mapping[str, Any]) -> str:
+    return str(_run_defaults(body).get("working-directory") or _run_defaults(workflow).get("working-directory") or "")
+
+
+def _shell(body: Mapping[str, Any]) -> bool:
+    return _run_defaults(body).get("shell") not in (None, "bash")
+
+
+def _script(steps: Sequence[Any], tell: Any, *, folder: str) -> tuple[str, bool]:
+    """Return the steps as one script, and whether it is whole. A step has a shell of its own, as at GitHub."""
     parts: list[str] = []
     whole = True
     for index, step in enumerate(steps):
@@ -166,10 +186,10 @@ def _script(steps: Sequence[Any], tell: Any) -> tuple[str, bool]:
                 tell((*path, "run"), f"`{expression}` is not filled here: put it into `env`")
                 whole = False
             text = _EXPRESSION.sub(lambda found: "$" + re.sub(r"[^A-Za-z0-9]+", "_", found[0]).strip("_").upper(), text)
-            folder = body.get("working-directory")
-            parts.append(f"(cd {folder}\n{text}\n)" if folder else text)
-            for key in ("if", "shell", "env", "continue-on-error"):
-                if key in body:
+            own = str(body.get("working-directory") or folder)
+            parts.append(f"cd {shlex.quote(own)}\n{text}" if own else text)
+            for key in ("if", "shell", "env", "continue-on-error", "timeout-minutes"):
+                if key in body and (key, body[key]) != ("shell", "bash"):
                     tell((*path, key), f"`{key}` of a step is not mapped")
                     whole = False
         elif str(body.get("uses", "")).startswith(_CHECKOUT):
@@ -177,7 +197,9 @@ def _script(steps: Sequence[Any], tell: Any) -> tuple[str, bool]:
         else:
             tell((*path, "uses"), f"`uses: {body.get('uses')}` runs on GitHub alone")
             whole = False
-    return "\n".join(parts) + ("\n" if len(parts) > 1 or "\n" in "".join(parts) else ""), whole
+    if len(parts) > 1:
+        parts = [f"(\n{text}\n)" for text in parts]
+    return "\n".join(parts) + ("\n" if "\n" in "".join(parts) else ""), whole
 
 
 def _environment(env: Mapping[str, Any], tell: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Import of herdctl fleets and agents."""
 
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +10,7 @@ from msgspec import Struct
 from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import access_for, map_of, plain_prompt, texts_of
 from rota.declare.importers.translation import (
+    CronLibrary,
     ImportedJob,
     KeptKey,
     Reading,
@@ -16,9 +19,9 @@ from rota.declare.importers.translation import (
     Source,
     Translation,
     comments_above,
-    cron_reading,
     every,
     free_name,
+    library_reading,
     plain_defaults,
 )
 from rota.declare.yaml import Document, parse
@@ -41,7 +44,7 @@ _OF_SCHEDULE = {
     *("outputToFile", "output_to_file"),
 }
 _WITHOUT = {
-    "docker": "rota starts agents as processes of this machine; run rota itself in a container",
+    "docker": "`sandbox: {container: IMAGE}` starts a job in one",
     "chat": "rota does not listen to chats here; `notify:` sends messages",
     "mcp_servers": "the agent's own configuration holds its servers",
     "hooks": "`after:` runs a step behind a successful agent, `notify:` tells of failures",
@@ -61,18 +64,15 @@ _TASK = "Execute scheduled task"
 class _Agent(Struct, frozen=True):
     """An agent of a fleet, with the defaults of the fleet."""
 
+    name: str
     body: Mapping[str, Any]
     document: Document
     lines: Sequence[str]
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return str(self.body.get("name") or "agent")
-
     def line(self, *path: str) -> int:
         """Return the line of a key, that of the agent if the fleet sets it."""
-        return self.document.position(path)[0]
+        older = ("permissions", *path)
+        return self.document.position(older if older in self.document.keys else path)[0]
 
 
 class _Import:
@@ -98,7 +98,7 @@ class _Import:
         if body.get("default_prompt"):
             self.read += 1
             line = agent.line("default_prompt")
-            keys = {**self._prompt(agent, str(body["default_prompt"])), "agent": agent.name}
+            keys = {**plain_prompt(str(body["default_prompt"]).strip()), "agent": agent.name}
             self._add(agent, agent.name, line, keys, None)
             told = f"{agent.name}: default_prompt is a job without a schedule: `rota run {self.jobs[-1].name}`"
             self.tell(agent, line, told)
@@ -141,6 +141,8 @@ class _Import:
         folder = map_of(folder).get("root") if isinstance(folder, dict) else folder
         if folder:
             keys["working_directory"] = str(folder)
+        if prompt := _system_prompt(body):
+            keys["system_prompt"] = prompt
         if body.get("description"):
             keys["description"] = str(body["description"])[:1000]
         return keys
@@ -150,19 +152,9 @@ class _Import:
             if key not in _MAPPED:
                 why = _WITHOUT.get(key, "it has no counterpart")
                 self.tell(agent, agent.line(key), f"{agent.name}: {key} is not mapped: {why}")
-        if agent.body.get("system_prompt"):
-            told = f"{agent.name}: system_prompt stands at the head of each prompt"
-            self.tell(agent, agent.line("system_prompt"), told)
-        identity = map_of(agent.body.get("identity"))
-        if identity:
-            told = f"{agent.name}: identity stands at the head of each prompt"
+        if map_of(agent.body.get("identity")):
+            told = f"{agent.name}: identity stands at the head of its system_prompt"
             self.tell(agent, agent.line("identity"), told)
-
-    def _prompt(self, agent: _Agent, text: str) -> dict[str, Any]:
-        identity = map_of(agent.body.get("identity"))
-        who = ", ".join(f"{key}: {identity[key]}" for key in ("name", "role", "personality") if identity.get(key))
-        parts = [f"You are {who}." if who else "", str(agent.body.get("system_prompt") or "").strip(), text.strip()]
-        return plain_prompt("\n\n".join(part for part in parts if part))
 
     def _schedule(self, agent: _Agent, name: str, schedule: Mapping[str, Any]) -> None:
         line = agent.line("schedules", name)
@@ -175,7 +167,7 @@ class _Import:
             return
         keys: dict[str, Any] = {**when, "agent": agent.name}
         prompt = schedule.get("prompt") or agent.body.get("default_prompt") or _TASK
-        keys |= self._prompt(agent, str(prompt))
+        keys |= plain_prompt(str(prompt).strip())
         keys["session"] = "fresh" if schedule.get("resume_session") is False else "resume"
         keys |= source
         if schedule.get("enabled") is False:
@@ -204,14 +196,21 @@ class _Import:
         return {"work_source": found}
 
 
+def _system_prompt(body: Mapping[str, Any]) -> str:
+    identity = map_of(body.get("identity"))
+    who = [f"Your {key}: {identity[key]}." for key in ("name", "role", "personality") if identity.get(key)]
+    parts = (" ".join(who), str(body.get("system_prompt") or "").strip())
+    return "\n\n".join(part for part in parts if part)
+
+
 def import_herdctl(source: Source) -> Translation:
-    """Return the translation of a fleet (`herdctl.yaml`) with its agents, or of one agent."""
+    """Return the translation of a fleet (`herdctl.yaml`) with its agents and fleets, or of one agent."""
     document = _document(source.content, source.file)
     found = _Import(source)
-    if isinstance(document.data.get("agents"), list):
-        _take_fleet(found, source, document)
+    if isinstance(document.data.get("agents"), list) or isinstance(document.data.get("fleets"), list):
+        _Fleet(found, source).take(document, folder="", prefix="", defaults={}, above=(source.file,))
     elif "name" in document.data:
-        found.take(_agent(document, source.content, {}, {}))
+        found.take(_agent(document, source.content, {}, {}, name=str(document.data["name"])))
     else:
         hint = "a fleet has a list of `agents:`, an agent has a `name:`"
         raise FileProblems([Problem("is neither a fleet nor an agent", "import_file", source.file, 1, 1, hint=hint)])
@@ -239,32 +238,81 @@ def _document(content: bytes, file: str) -> Document:
     return document
 
 
-def _take_fleet(found: _Import, source: Source, fleet: Document) -> None:
-    defaults = map_of(fleet.data.get("defaults"))
-    for key in fleet.data:
-        if key not in ("version", "fleet", "defaults", "agents", "working_directory"):
-            line = fleet.position((key,))[0]
-            found.by_hand.append(Remark(line, f"{key} of the fleet is not mapped", fleet.file))
-    for index, reference in enumerate(fleet.data["agents"]):
-        line = fleet.position(("agents", index, "path"))[0]
-        path = str(map_of(reference).get("path") or "")
-        content = source.read(path) if path else None
-        if content is None:
-            found.read += 1
-            found.left_out.append(Remark(line, f"the agent {path or index + 1} cannot be read", fleet.file))
-            continue
-        try:
-            document = _document(content, path)
-        except FileProblems as error:
-            found.read += 1
-            found.left_out += [Remark(one.line, one.message, path) for one in error.problems]
-            continue
-        found.take(_agent(document, content, defaults, map_of(map_of(reference).get("overrides"))))
+class _Fleet:
+    """The files of a fleet; a path is relative to the fleet that names it."""
+
+    def __init__(self, found: _Import, source: Source) -> None:
+        self.found = found
+        self.source = source
+
+    def take(
+        self, fleet: Document, *, folder: str, prefix: str, defaults: Mapping[str, Any], above: tuple[str, ...]
+    ) -> None:
+        """Add the agents of a fleet, then those of its fleets: `prefix` stands before their names."""
+        defaults = _merged(defaults, map_of(fleet.data.get("defaults")))
+        for key in fleet.data:
+            if key not in ("version", "fleet", "defaults", "agents", "fleets", "working_directory"):
+                told = f"{key} of the fleet is not mapped"
+                self.found.by_hand.append(Remark(fleet.position((key,))[0], told, fleet.file))
+        for kind in ("agents", "fleets"):
+            references = fleet.data.get(kind)
+            for index, reference in enumerate(references if isinstance(references, list) else []):
+                line = fleet.position((kind, index, "path"))[0]
+                path = str(map_of(reference).get("path") or reference or index + 1)
+                place = posixpath.normpath(posixpath.join(folder, path))
+                read = self._read(place, line, fleet, above, what=kind.removesuffix("s"))
+                if read is None:
+                    continue
+                document, content = read
+                if kind == "agents":
+                    name = self._name(prefix, str(document.data.get("name") or "agent"))
+                    overrides = map_of(map_of(reference).get("overrides"))
+                    self.found.take(_agent(document, content, defaults, overrides, name=name))
+                    continue
+                own = map_of(reference).get("name") or map_of(document.data.get("fleet")).get("name")
+                self.take(
+                    document,
+                    folder=posixpath.dirname(place),
+                    prefix=f"{prefix}{own or posixpath.basename(posixpath.dirname(place)) or 'fleet'}-",
+                    defaults=defaults,
+                    above=(*above, place),
+                )
+
+    def _name(self, prefix: str, name: str) -> str:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{prefix}{name}").strip("-._") or "agent"
+        return free_name(plain, taken=self.found.agents)
+
+    def _read(
+        self, path: str, line: int, fleet: Document, above: tuple[str, ...], *, what: str
+    ) -> tuple[Document, bytes] | None:
+        content = self.source.read(path)
+        file = posixpath.join(posixpath.dirname(self.source.file), path)
+        problems = [Problem(f"the {what} {path} cannot be read", "import_file", fleet.file, line)]
+        if path in above:
+            problems = [Problem(f"the {what} {path} contains itself", "import_file", fleet.file, line)]
+        elif content is not None:
+            try:
+                return _document(content, file), content
+            except FileProblems as error:
+                problems = list(error.problems)
+        self.found.read += 1
+        self.found.left_out += [Remark(one.line, one.message, one.file) for one in problems]
+        return None
 
 
-def _agent(document: Document, content: bytes, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> _Agent:
-    body = _merged(_merged(defaults, document.data), overrides)
-    return _Agent(body, document, content.decode("utf-8", "replace").splitlines())
+def _agent(
+    document: Document, content: bytes, defaults: Mapping[str, Any], overrides: Mapping[str, Any], *, name: str
+) -> _Agent:
+    body = _merged(_merged(defaults, _flat(document.data)), overrides)
+    return _Agent(name, body, document, content.decode("utf-8", "replace").splitlines())
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an agent with the keys of the older `permissions:` beside its others."""
+    older = map_of(body.get("permissions"))
+    names = {"mode": "permission_mode", "allowed_tools": "allowed_tools", "denied_tools": "denied_tools"}
+    flat = {names[key]: value for key, value in older.items() if key in names}
+    return {**flat, **{key: value for key, value in body.items() if key != "permissions" or set(older) - set(names)}}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,5 +339,5 @@ def _when(schedule: Mapping[str, Any], timezone: str) -> tuple[dict[str, Any], R
             check_cron(expression)
         except InvalidCron as error:
             raise Unmappable(f"{error.message}; {error.hint}") from None
-        return {"cron": expression}, cron_reading(expression, timezone)
+        return {"cron": expression}, library_reading(expression, timezone, CronLibrary.CRON_PARSER)
     raise Unmappable(f"schedule type {kind!r} starts it on an event, not at a time")

@@ -8,15 +8,16 @@ from typing import Any
 from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, texts_of, translate_entries
 from rota.declare.importers.translation import (
+    CronLibrary,
     ImportedJob,
     KeptKey,
     Reading,
     Source,
     Translation,
-    cron_reading,
     every,
     first_of,
     five_fields,
+    library_reading,
     once,
     plain_defaults,
     slug_for,
@@ -94,7 +95,7 @@ def _when(schedule: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], 
             check_cron(expression)
         except InvalidCron as error:
             raise Unmappable(f"{error.message}; {error.hint}") from None
-        return {"cron": expression}, cron_reading(expression, source.timezone)
+        return {"cron": expression}, library_reading(expression, source.timezone, CronLibrary.CRONITER)
     if kind == "interval":
         minutes = schedule.get("minutes")
         if not isinstance(minutes, int) or minutes < 1:

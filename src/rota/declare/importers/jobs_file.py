@@ -107,7 +107,7 @@ def _entries(document: Document, lines: Sequence[str]) -> list[_Entry]:
             _Entry(str(body.get("name", "")) if isinstance(body, dict) else "", _first_line(document, index), body)
             for index, body in enumerate(raw)
         ]
-    ends = [*(entry.line - 1 for entry in found[1:]), len(lines)]
+    ends = [*(entry.line - 1 for entry in found[1:]), len(lines)][: len(found)]
     return [_commented(entry, lines, last=last) for entry, last in zip(found, ends, strict=True)]
 
 
@@ -127,7 +127,7 @@ def _unmappable(entry: _Entry) -> str:
     if not entry.name:
         return "it has no name"
     kind = entry.body.get("type", "script")
-    if kind not in _TYPES:
+    if str(kind) not in _TYPES:
         return f"`type: {kind}` is not supported; it is kept as a comment"
     return ""
 

@@ -10,6 +10,7 @@ from typing import Any
 from rota.declare.applicability import secret_in
 from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.names import name_for
+from rota.declare.importers.prompts import map_of
 from rota.declare.importers.translation import (
     ImportedJob,
     KeptKey,
@@ -120,7 +121,7 @@ def _tell_unmapped(plist: Mapping[str, Any], name: str, tell: Any) -> None:
 
 def _environment(plist: Mapping[str, Any], tell: Any) -> dict[str, Any]:
     env: dict[str, Any] = {}
-    for name, value in (plist.get("EnvironmentVariables") or {}).items():
+    for name, value in map_of(plist.get("EnvironmentVariables")).items():
         if not ENV_NAME.fullmatch(name) or name.startswith("ROTA_"):
             tell("EnvironmentVariables", f"{name} is not mapped: no variable of a job can have this name")
         elif secret_in(str(value)):

@@ -8,20 +8,22 @@ from typing import Any
 from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, translate_entries
 from rota.declare.importers.translation import (
+    CronLibrary,
     ImportedJob,
     KeptKey,
     Reading,
     Source,
     Translation,
-    cron_reading,
     duration_text,
     every,
     five_fields,
+    instant_of,
+    library_reading,
     once,
     plain_defaults,
     slug_for,
 )
-from rota.model.clock import from_ms, iso
+from rota.model.clock import iso
 from rota.model.errors import InvalidCron, InvalidTimezone
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import zone
@@ -30,7 +32,9 @@ _KNOWN = {
     *("id", "jobId", "agentId", "sessionKey", "name", "description", "enabled", "deleteAfterRun", "createdAtMs"),
     *("updatedAtMs", "schedule", "sessionTarget", "wakeMode", "payload", "delivery", "state", "createdAt", "updatedAt"),
 }
+_LONGEST_MS = 3_650 * 86_400_000
 _OF_PAYLOAD = {"kind", "message", "model", "timeoutSeconds", "deliver", "channel", "to", "bestEffortDeliver"}
+_OF_COMMAND = {"kind", "argv", "command", "cwd", "timeoutSeconds"}
 _KEPT = (
     *AGENT_KEPT,
     KeptKey("timeout: 60m", "OpenClaw's limit of an isolated run; rota's default is 10 min"),
@@ -78,13 +82,13 @@ def _when(
         return _cron(schedule, source, told)
     if kind == "every":
         milliseconds = schedule.get("everyMs")
-        if not isinstance(milliseconds, int | float) or milliseconds < 1000:
-            raise Unmappable(f"everyMs {milliseconds!r} is shorter than a second, or not a number")
-        anchor = schedule.get("anchorMs") or body.get("createdAtMs")
+        if not isinstance(milliseconds, int | float) or not 1000 <= milliseconds <= _LONGEST_MS:
+            raise Unmappable(f"everyMs {milliseconds!r} is no number from a second to ten years")
+        anchor = instant_of(schedule.get("anchorMs") or body.get("createdAtMs"))
         keys: dict[str, Any] = {"interval": duration_text(milliseconds / 1000), "anchor": "fixed"}
-        if isinstance(anchor, int):
-            keys["start_at"] = iso(from_ms(anchor))
-            return keys, _grid(from_ms(anchor), milliseconds / 1000)
+        if anchor is not None:
+            keys["start_at"] = iso(anchor)
+            return keys, _grid(anchor, milliseconds / 1000)
         return keys, every(milliseconds / 1000)
     if kind == "at":
         return _at(schedule.get("at", schedule.get("atMs")), source)
@@ -104,16 +108,16 @@ def _cron(schedule: Mapping[str, Any], source: Source, told: list[str]) -> tuple
     if timezone != source.timezone:
         keys["timezone"] = timezone
     stagger = schedule.get("staggerMs")
-    if isinstance(stagger, int | float) and stagger >= 1000:
+    if isinstance(stagger, int | float) and 1000 <= stagger <= _LONGEST_MS:
         keys["jitter"] = duration_text(stagger / 1000)
     elif stagger is None and plain.split()[0] == "0" and plain.split()[1].startswith("*"):
         told.append("OpenClaw starts it up to 5 minutes after the hour; `jitter: 5m` would do the same")
-    return keys, cron_reading(plain, timezone)
+    return keys, library_reading(plain, timezone, CronLibrary.CRONER)
 
 
 def _at(value: Any, source: Source) -> tuple[dict[str, Any], Reading]:
     try:
-        at = from_ms(value) if isinstance(value, int) else datetime.fromisoformat(str(value))
+        at = instant_of(value) or datetime.fromisoformat(str(value))
     except ValueError:
         raise Unmappable(f"{value!r} is not a time") from None
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
@@ -137,8 +141,13 @@ def _grid(anchor: datetime, seconds: float) -> Reading:
 
 def _work(payload: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
     kind = payload.get("kind")
+    known = _OF_COMMAND if kind == "command" else _OF_PAYLOAD
+    told += [f"payload.{key} has no counterpart" for key in payload if key not in known]
+    seconds = payload.get("timeoutSeconds")
+    limit = {"timeout": duration_text(seconds)} if isinstance(seconds, int) and seconds > 0 else {}
     if kind == "command" and (words := payload.get("argv") or payload.get("command")):
-        return {"command": words} if isinstance(words, list) else {"shell": str(words)}
+        work = {"command": words} if isinstance(words, list) else {"shell": str(words)}
+        return work | limit | ({"cwd": str(payload["cwd"])} if payload.get("cwd") else {})
     if kind == "systemEvent":
         raise Unmappable("a systemEvent is a text for OpenClaw's main session, which rota does not have")
     if kind != "agentTurn" or not payload.get("message"):
@@ -149,11 +158,7 @@ def _work(payload: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
         keys["model"] = model
     if payload.get("model") and not model:
         told.append(f"model {payload['model']} is not mapped: it runs with claude and its own model")
-    seconds = payload.get("timeoutSeconds")
-    if isinstance(seconds, int) and seconds > 0:
-        keys["timeout"] = duration_text(seconds)
-    told += [f"payload.{key} has no counterpart" for key in payload if key not in _OF_PAYLOAD]
-    return keys
+    return keys | limit
 
 
 def _about_delivery(delivery: Mapping[str, Any]) -> list[str]:

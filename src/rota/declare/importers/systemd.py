@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from rota.model.errors import FileProblems, Problem
 
 _HEADER = re.compile(r"# (?P<path>/\S+\.(?:timer|service))\s*")
 _SECTION = re.compile(r"\[(?P<name>[^\]]+)\]\s*")
-_SPAN = re.compile(r"(?P<number>[0-9.]+)\s*(?P<unit>[a-zA-Zµ]*)\s*")
+_SPAN = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[a-zA-Zµ]*)\s*")
 _UNITS = {
     **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
@@ -176,7 +177,8 @@ def _job(timer: Unit, service: Unit | None, *, timezone: str, taken: Sequence[st
         keys["description"] = description[:1000]
     remarks += what.remarks
     for line in timer.lines:
-        if line.section == "Timer" and line.key not in {*_TIMES, *_QUIET, "Persistent", "RandomizedDelaySec"}:
+        of_timer = line.section == "Timer" and line.key not in {*_TIMES, *_QUIET, "Persistent", "RandomizedDelaySec"}
+        if of_timer or (line.section == "Unit" and line.key not in _OF_UNIT):
             remarks.append(remark(line.line, f"{name}: {line.key}={line.value} has no counterpart", file=timer.file))
     first = min((line.line for line in timer.lines), default=1)
     return ImportedJob(name, first, keys, reading=reading, file=timer.file), remarks
@@ -283,6 +285,10 @@ _OF_SERVICE = {
 }
 
 
+_OF_UNIT = {"Description", "Documentation", "DefaultDependencies", "Requires", "Wants", "After", "Before", "PartOf"}
+"""Keys of `[Unit]` that do not decide whether a started service runs."""
+
+
 class _Service:
     """One pass over a service; collects the keys of its job and remarks."""
 
@@ -334,7 +340,9 @@ class _Service:
         for line in self.service.lines:
             if line.key == "ExecCondition":
                 self.tell(line.line, f"ExecCondition={line.value} is not mapped: {recipe}")
-            elif line.section == "Service" and line.key not in _OF_SERVICE:
+            elif line.key == "OnFailure":
+                self.tell(line.line, f"OnFailure={line.value} is not mapped: `notify:` tells of failures")
+            elif line.key not in {"Service": _OF_SERVICE, "Unit": _OF_UNIT}.get(line.section, line.key):
                 self.tell(line.line, f"{line.key}={line.value} has no counterpart")
 
 
@@ -346,30 +354,73 @@ def _limits(service: Unit) -> dict[str, Any]:
 
 
 def _command_keys(commands: Sequence[Line], tell: Any) -> dict[str, Any]:
-    texts = [_command_text(line, tell) for line in commands]
-    if len(texts) == 1 and not texts[0][1]:
-        words = shlex.split(texts[0][0])
-        return {"command": words}
-    return {"shell": "".join(f"{text}\n" for text, _ in texts) if len(texts) > 1 else texts[0][0]}
+    found = [one for line in commands for one in _commands_of(line, tell)]
+    if len(found) == 1 and found[0].words:
+        return {"command": list(found[0].words)}
+    return {"shell": "".join(f"{one.text}\n" for one in found) if len(found) > 1 else found[0].text}
 
 
-def _command_text(line: Line, tell: Any) -> tuple[str, bool]:
-    """Return a command as a shell's text, and whether it needs a shell."""
-    prefix = re.match(r"[-@:+!|]*", line.value)
-    marks = prefix[0] if prefix else ""
-    text = line.value[len(marks) :].strip()
-    text = text.replace("%%", "\0").replace("%h", '"$HOME"').replace("\0", "%")
-    for found in dict.fromkeys(re.findall(r"%[a-zA-Z]", text)):
-        tell(line.line, f"the specifier {found} of {line.key} is not mapped: write its value")
-    if "+" in marks or "!" in marks:
-        tell(line.line, f"`{marks}` before {line.key} is dropped: a job has the rights of the scheduler's user")
+class _Command(Struct, frozen=True):
+    """One command: its text for a shell, and its words if it needs none."""
+
+    text: str
+    words: tuple[str, ...] = ()
+
+
+def _commands_of(line: Line, tell: Any) -> Iterator[_Command]:
+    """Yield the commands of an `ExecStart=`, which a `;` alone separates."""
     try:
-        shlex.split(text)
+        words = shlex.split(_specified(line, tell))
     except ValueError as error:
         raise Unmappable(f"{line.key} cannot be split into words: {error}", line=line.line) from None
+    for semicolon, group in groupby(words, key=lambda word: word == ";"):
+        if not semicolon:
+            yield _command(line, list(group), tell)
+
+
+def _specified(line: Line, tell: Any) -> str:
+    """Return the value of a line without the specifiers of systemd."""
+    text = line.value.replace("%%", "\0").replace("%h", "${HOME}").replace("\0", "%")
+    for found in dict.fromkeys(re.findall(r"%[a-zA-Z]", line.value.replace("%%", "").replace("%h", ""))):
+        tell(line.line, f"the specifier {found} of {line.key} is not mapped: write its value")
+    return text
+
+
+def _command(line: Line, words: list[str], tell: Any) -> _Command:
+    program = words[0].lstrip("-@:+!|")
+    marks = words[0][: len(words[0]) - len(program)]
+    words[0] = program
+    if "@" in marks and len(words) > 1:
+        tell(line.line, f"the name {words[1]} of {line.key}, which `@` gives to the program, is dropped")
+        del words[1]
+    if "+" in marks or "!" in marks:
+        tell(line.line, f"`{marks}` before {line.key} is dropped: a job has the rights of the scheduler's user")
+    literal = ":" in marks
+    plain = tuple(word if literal else word.replace("$$", "$") for word in words)
+    text = " ".join(shlex.quote(word) if literal else _shell_word(word) for word in words)
     if "-" in marks:
-        return f"{text} || true", True
-    return text, "$" in text
+        return _Command(f"{text} || true")
+    expands = not literal and any(_EXPANDED.search(word.replace("$$", "")) for word in words)
+    return _Command(text, () if expands else plain)
+
+
+_EXPANDED = re.compile(r"\$\{[A-Za-z_]\w*\}|^\$[A-Za-z_]\w*$")
+
+
+def _shell_word(word: str) -> str:
+    """Return a word as a shell reads it: systemd expands `${NAME}` in any quotes, `$NAME` as a whole word alone.
+
+    >>> print(_shell_word("a ${X} $$1"), _shell_word("$OPTIONS"), _shell_word("--all"))
+    'a '"${X}"' $1' $OPTIONS --all
+    """
+    if re.fullmatch(r"\$[A-Za-z_]\w*", word):
+        return word
+    pieces = re.split(r"(\$\{[A-Za-z_]\w*\})", word.replace("$$", "\0"))
+    texts = [
+        f'"{piece}"' if index % 2 else piece and shlex.quote(piece.replace("\0", "$"))
+        for index, piece in enumerate(pieces)
+    ]
+    return "".join(texts) or "''"
 
 
 def _environment(service: Unit, tell: Any) -> dict[str, Any]:

@@ -3,13 +3,17 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import groupby, islice
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.export import write_comment, write_entry, write_job, write_map
+from rota.model.clock import from_ms
 from rota.model.errors import FileProblems, Problem
 
 Reading = Callable[[datetime, int], Sequence[datetime]]
@@ -104,7 +108,7 @@ class Translation(Struct, frozen=True):
         for job in self.jobs:
             lines += write_job(job.name, job.keys, comments=job.comments)
         for one in self.left_out:
-            place = f"line {one.line}: " if one.line else ""
+            place = f"{one.file}:{one.line}: " if one.file and one.line else f"line {one.line}: " if one.line else ""
             kept = [write_comment(line, depth=1) for line in one.lines]
             lines += ["", write_comment(f"left out: {place}{one.message}", depth=1), *kept]
         lines += ["", *(write_comment(text) for text in self.footer)] if self.footer else []
@@ -254,6 +258,14 @@ def first_of(reading: Reading) -> Reading:
     return lambda after, count: reading(after, min(count, 1))
 
 
+def instant_of(ms: Any) -> datetime | None:
+    """Return the instant of milliseconds since 1970, None for a value that is none."""
+    try:
+        return from_ms(ms) if isinstance(ms, int) else None
+    except OverflowError:
+        return None
+
+
 def once(at: datetime) -> Reading:
     """Return the reading of a single instant."""
     return lambda after, count: [at] if at > after and count else []
@@ -264,6 +276,57 @@ def cron_reading(expression: str, timezone: str) -> Reading:
     from rota.rules.schedule.preview import peer_fires
 
     return lambda after, count: peer_fires(expression, timezone, after=after, count=count)
+
+
+class CronLibrary(StrEnum):
+    """A library of another scheduler that reads cron lines in its own way where clocks change."""
+
+    CRONER = "croner"
+    CRONITER = "croniter"
+    CRON_PARSER = "cron-parser"
+
+
+def library_reading(expression: str, timezone: str, library: CronLibrary) -> Reading:
+    """Return the reading of a cron line as a library starts it: each local time, then the instants of that time."""
+    from cronsim import CronSim
+
+    from rota.rules.schedule.cron import normalise
+    from rota.rules.schedule.timezone import zone
+
+    tz, plain = zone(timezone), normalise(expression)
+    minutes, hours = plain.split()[:2]
+    single, hourly = minutes.isdigit() and hours.isdigit(), hours == "*"
+
+    def instants(after: datetime) -> Iterator[datetime]:
+        latest, yesterday = after, after.astimezone(tz).replace(tzinfo=UTC) - timedelta(days=1)
+        for _, walls in groupby(CronSim(plain, yesterday), key=datetime.date):
+            times = [wall.replace(tzinfo=None) for wall in walls]
+            for at in sorted(at for wall in times for at in _of_wall(wall, tz, library, single=single, hourly=hourly)):
+                if at > latest:
+                    latest = at
+                    yield at
+
+    return lambda after, count: list(islice(instants(after), count))
+
+
+def _of_wall(wall: datetime, tz: ZoneInfo, library: CronLibrary, *, single: bool, hourly: bool) -> tuple[datetime, ...]:
+    """Return the instants at which a library starts a local time; `single` has one minute and one hour."""
+    first, second = (wall.replace(tzinfo=tz, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first == second:
+        return (first,)
+    if first < second:  # the clock is set back: this time comes twice
+        once = single if library is CronLibrary.CRONER else library is CronLibrary.CRON_PARSER and not hourly
+        return (first,) if once else (first, second)
+    if library is CronLibrary.CRON_PARSER:
+        return (first,)
+    if hourly or (library is CronLibrary.CRONER and not single):
+        return ()
+    change = next(
+        at
+        for minute in range(24 * 60)
+        if (at := second + timedelta(minutes=minute)).astimezone(tz).utcoffset() != second.astimezone(tz).utcoffset()
+    )
+    return (change,)
 
 
 def five_fields(expression: str) -> str:

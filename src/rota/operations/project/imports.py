@@ -39,10 +39,12 @@ class ImportKind(Struct, frozen=True):
     off: str
     pattern: str = ""
     """The files of a folder that are imported; empty where one file is."""
+    names: str = ".*"
+    """The names of these files, as a regular expression."""
 
 
 KINDS: dict[str, ImportKind] = {
-    "crontab": ImportKind("crontab", "import_crontab", "line", "cron", ""),
+    "crontab": ImportKind("crontab", "import_crontab", "line", "cron", "", "*", r"[A-Za-z0-9_-]+"),
     "anacron": ImportKind(
         "anacron", "import_anacron", "line", "anacron", "put a `#` before its lines in /etc/anacrontab"
     ),
@@ -90,10 +92,10 @@ def import_files(
     timezone, guessed = _machine_zone(environ)
     chosen = KINDS[kind]
     translate = getattr(import_module(f"rota.declare.importers.{chosen.module}"), chosen.function)
-    if system:
-        translate = partial(translate, system=True)
+    if kind == "crontab":
+        translate = partial(translate, system=system, several=len(inputs) > 1)
     sources = [Source(one.file, one.content, timezone, now, one.read) for one in inputs]
-    found = merge([translate(source) for source in sources])
+    found = _translate_all(translate, sources)
     if guessed:
         found = replace(found, by_hand=(remark(0, guessed), *found.by_hand))
     found, declared = check_translation(found, file=inputs[0].file, environ=environ, folder=folder)
@@ -105,15 +107,47 @@ def import_files(
     return Imported(found, len(compared), tuple(differences))
 
 
+def _translate_all(translate: Callable[[Source], Translation], sources: Sequence[Source]) -> Translation:
+    """Return the translation of all files; a file of several that cannot be read is left out."""
+    found: list[Translation] = []
+    problems: list[Problem] = []
+    for source in sources:
+        try:
+            found.append(translate(source))
+        except FileProblems as error:
+            problems += error.problems
+            continue
+        if len(sources) > 1:
+            found[-1] = _placed(found[-1], source.file)
+    if not found:
+        raise FileProblems(problems)
+    unread = tuple(remark_of(problem) for problem in problems)
+    one = merge(found)
+    return replace(one, read=one.read + len(unread), left_out=(*one.left_out, *unread))
+
+
+def _placed(found: Translation, file: str) -> Translation:
+    """Return a translation of which each job and remark names its file."""
+    return replace(
+        found,
+        jobs=tuple(replace(job, file=job.file or file) for job in found.jobs),
+        by_hand=tuple(replace(one, file=one.file or file) for one in found.by_hand),
+        left_out=tuple(replace(one, file=one.file or file) for one in found.left_out),
+    )
+
+
 def _problem_of(one: Remark, file: str) -> Problem:
     return Problem(one.message, "import_entry", one.file or file, one.line, 1 if one.line else 0)
 
 
 def merge(found: Sequence[Translation]) -> Translation:
-    """Return one translation of several files of a kind; the sections are those of the first."""
+    """Return one translation of several files of a kind; the sections are those of the first, all comments stay."""
     jobs: list[ImportedJob] = []
-    for one in found:
-        jobs += [replace(job, name=free_name(job.name, taken=[kept.name for kept in jobs])) for job in one.jobs]
+    for number, one in enumerate(found):
+        for index, job in enumerate(one.jobs):
+            head = one.header if number and not index else ()
+            name = free_name(job.name, taken=[kept.name for kept in jobs])
+            jobs.append(replace(job, name=name, comments=(*head, *job.comments)))
     return replace(
         found[0],
         read=sum(one.read for one in found),

@@ -129,9 +129,13 @@ def commented(text: str, numbers: Sequence[int], tick: str) -> str:
 
 
 def restored(text: str, journal: Journal) -> str:
-    """Return a crontab with the lines of a takeover active again; other changes of it stay."""
+    """Return a crontab with the lines of a takeover active again, each once; other changes of it stay."""
     lines = [line for line in text.splitlines() if line not in (NOTE, journal.tick)]
-    return "".join(f"{line.removeprefix(MARK)}\n" for line in lines)
+    active = {line.strip() for line in lines if not line.startswith(MARK)}
+    plain = [
+        line.removeprefix(MARK) for line in lines if not (line.startswith(MARK) and line[len(MARK) :].strip() in active)
+    ]
+    return "".join(f"{line}\n" for line in plain)
 
 
 def tick_line(folder: Path, program: Sequence[str]) -> str:
@@ -316,11 +320,16 @@ def _apply(place: ProjectPaths, declared: Declared, *, clock: Clock, now: dateti
 def settle_takeover(place: ProjectPaths, *, environ: Mapping[str, str], clock: Clock) -> None:
     """Refuse to schedule beside active lines of cron; store the jobs if a takeover was killed behind its switch."""
     journal = read_journal(place.state)
-    if journal is None or journal.phase is Phase.DONE:
+    if journal is None:
         return
-    owner, active = owner_of(read_crontab(environ), journal)
+    try:
+        owner, active = owner_of(read_crontab(environ), journal)
+    except StateError:
+        if journal.phase is not Phase.DONE:
+            raise
+        return  # the crontab is not readable here; at the end of the takeover it had none of the lines
     if owner is not Owner.ROTA:
-        raise CronInCharge(len(active), str(place.folder))
+        raise CronInCharge(len(active), str(place.folder), again=journal.phase is Phase.DONE)
     if journal.phase is Phase.PREPARED:
         finish(place, journal, environ=environ, clock=clock)
 
