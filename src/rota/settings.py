@@ -12,7 +12,7 @@ from rota.model.budgets import Account, Price, Subscription
 from rota.model.errors import ProjectMissing
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
-from rota.model.spec import QuietHours, Retention, SecretOrigin
+from rota.model.spec import KeepAwake, QuietHours, Retention, SecretOrigin
 from rota.model.store_url import SQLITE
 
 FILE_NAME = "rota.yaml"
@@ -48,6 +48,7 @@ class SchedulerSettings(Struct, frozen=True):
     aging: timedelta | None = None
     """The waiting time that equals one step of priority; None: no aging."""
     log_format: LogFormat = LogFormat.AUTO
+    keep_awake: KeepAwake = KeepAwake.OFF
 
 
 class Http(Struct, frozen=True):

@@ -488,7 +488,7 @@ def _waiting(gates: Gates, schedule: Schedule) -> Keys:
 def _condition(condition: Condition) -> Any:
     timeout = {} if condition.timeout == _CONDITION.timeout else {"timeout": write_duration(condition.timeout)}
     if condition.name:
-        return {"name": condition.name, **timeout} if timeout else condition.name
+        return {"name": condition.written, **timeout} if timeout else condition.written
     return {"command": list(condition.command), **timeout}
 
 

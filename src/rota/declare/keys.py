@@ -118,6 +118,7 @@ _SCHEDULE_KEYS = (
         "The time of the day by which a scheduled run must have finished, otherwise `late` is sent.",
     ),
     Key("quiet_hours", types.own_quiet_hours, "The job's own quiet hours in place of the file's, or `ignore`."),
+    Key("wake", types.flag, "Whether a machine that sleeps is woken for its instants, where it allows that."),
 )
 """When a job or a group is due."""
 
@@ -364,6 +365,11 @@ SCHEDULER = Map(
         Key(
             "log_format", types.log_format, "The form of log lines: `json`, `text`, or `auto`: JSON without a terminal."
         ),
+        Key(
+            "keep_awake",
+            types.keep_awake,
+            "Whether the machine stays awake while runs are in progress: `off`, `on_ac`: on mains power, or `always`.",
+        ),
     ),
 )
 
@@ -537,7 +543,7 @@ PROJECT = Map(
 
 
 _HELD = {
-    "": "description enabled finish_by labels ping on_repeated_failure priority retry",
+    "": "description enabled finish_by labels ping on_repeated_failure priority retry wake",
     "schedule": "timezone anchor first_run jitter except=excluded at start_at end_at run_once quiet_hours=quiet",
     "misfire": "misfire_grace=grace misfire_limit=limit misfire_max_age=max_age",
     "overlap": "queue_depth",

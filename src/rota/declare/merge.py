@@ -35,6 +35,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
             "crash_guard",
             "aging",
             "log_format",
+            "keep_awake",
             "ping_url",
         }
     ),

@@ -38,6 +38,7 @@ from rota.model.records import PARAMS_LIMIT
 from rota.model.spec import ByMode, Condition, EnvValue, Limits, Member, Mode, Postcondition, Sandbox
 from rota.model.store_url import SQLITE, has_password, is_postgres
 from rota.model.store_url import shown as without_password
+from rota.rules.power import BATTERY, read_percent
 from rota.rules.prompts import WRITTEN
 from rota.rules.schedule.cron import check_cron
 
@@ -373,7 +374,7 @@ def _shell_character(text: str) -> str | None:
 def read_condition(value: Any) -> Condition:
     """Return a gate: a name, {name: …} or {command: […]}, each with an optional timeout."""
     if isinstance(value, str):
-        return Condition(name=_name(value))
+        return _named(Condition(name=_name(value)))
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a condition", hint="write a registered name, or {command: [./check.sh]}")
     readers = {"name": _name, "command": read_command, "timeout": read_duration}
@@ -383,7 +384,19 @@ def read_condition(value: Any) -> Condition:
         )
         if not one_of(("name", "command"), value, problems=problems):
             raise BadValue("needs either `name` or `command`", code="conflict", hint="write one of them")
-    return Condition(**found)
+    return _named(Condition(**found))
+
+
+def _named(condition: Condition) -> Condition:
+    """Return a condition with the percentage of `battery_above` apart from its name."""
+    name, opened, rest = condition.name.partition("(")
+    if name.strip() != BATTERY:
+        return condition
+    percent = read_percent(rest.strip().removesuffix(")")) if opened and rest.strip().endswith(")") else None
+    if percent is None:
+        hint = f"write {BATTERY}(30%): above 30 percent, or without a battery"
+        raise BadValue(f"{shown(condition.name)} has no percentage from 0 to below 100", hint=hint)
+    return replace(condition, name=BATTERY, percent=percent)
 
 
 def _name(value: Any) -> str:

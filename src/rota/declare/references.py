@@ -16,6 +16,7 @@ from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingF
 from rota.declare.yaml import Document
 from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import JobSpec, Names, SourceKind
+from rota.rules.power import condition_name
 from rota.rules.prompts import result_jobs
 from rota.settings import Settings
 
@@ -61,7 +62,7 @@ def _conditions(name: str, raw: Mapping[str, Any], project: JobDefaults) -> list
     items = raw["conditions"] if isinstance(raw["conditions"], list) else []
     written = [item.get("name") if isinstance(item, dict) and "command" not in item else item for item in items]
     return [
-        (("jobs", name, "conditions", index), text)
+        (("jobs", name, "conditions", index), condition_name(text))
         for index, text in enumerate(written)
         if isinstance(text, str) and 0 < len(text.strip()) <= NAME_LIMIT
     ]

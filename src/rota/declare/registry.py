@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from rota.model.errors import FunctionMissing, InvalidValue, did_you_mean
 from rota.model.spec import Condition, Names
+from rota.rules.power import BATTERY
 
 BUILTIN_CONDITIONS: Mapping[str, bool] = {
     "network_up": False,
     "no_agents_running": False,
     "budget_left": False,
+    "on_ac_power": False,
+    BATTERY: False,
     "has_open_prs": True,
 }
 """The built-in conditions, and whether they look at what the shared poll brought."""

@@ -24,6 +24,7 @@ from rota.model.spec import AgentWork, Condition, Kind, OutputPolicy, SecretOrig
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.rules.agents import agent_outcome
+from rota.rules.power import BATTERY, Power, battery_above, on_ac_power, say_power
 from rota.runners.agent_step import judge_result
 from rota.runners.context import JobContext, RunInfo, RunLog
 from rota.runners.environment import Secrets
@@ -38,6 +39,7 @@ from rota.runners.functions import (
     read_returned,
 )
 from rota.runners.output import folder_of
+from rota.runners.power import read_power
 from rota.runners.processes import network_up
 from rota.runners.result import ENDED
 from rota.settings import Settings
@@ -120,6 +122,7 @@ class InProcessFunctions:
         charge: Callable[[Claimed], Awaitable[None]] | None = None,
         scheduler_state: Callable[[], Mapping[str, Any]] = dict,
         sdk: Any = None,
+        power: Callable[[], Power] = read_power,
         host: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.table = table
@@ -127,6 +130,7 @@ class InProcessFunctions:
         self._charge = charge
         self._scheduler_state = scheduler_state
         self._sdk = sdk
+        self._power = power
         self._clock = clock
         self._settings = settings
         self._ended = ended
@@ -221,6 +225,8 @@ class InProcessFunctions:
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Ask a registered condition, or a built-in one."""
+        if condition.name in _OF_POWER and condition.name not in self.table.conditions:
+            return self._check_power(condition)
         fact = self._facts.get(condition.name) if condition.name not in self.table.conditions else None
         if fact is not None:
             return ConditionResult(condition.title, "pass" if fact(claimed) else "false")
@@ -241,6 +247,11 @@ class InProcessFunctions:
             self._runner.cancel(token)
             raise
         return _result(condition, outcome, took_ms=round((self._clock.monotonic() - began) * 1000))
+
+    def _check_power(self, condition: Condition) -> ConditionResult:
+        power = self._power()
+        passes = _OF_POWER[condition.name](power, condition)
+        return ConditionResult(condition.title, "pass" if passes else "false", say_power(power))
 
     @property
     def busy(self) -> bool:
@@ -358,3 +369,8 @@ def _has_open_prs(context: JobContext) -> bool:
 
 _BUILT_IN: Mapping[str, Function] = {"network_up": _network_up, "has_open_prs": _has_open_prs}
 """Built-in conditions that need no database."""
+_OF_POWER: Mapping[str, Callable[[Power, Condition], bool]] = {
+    "on_ac_power": lambda power, _condition: on_ac_power(power),
+    BATTERY: lambda power, condition: battery_above(power, condition.percent or 0),
+}
+"""Built-in conditions that the power of the machine answers."""

@@ -17,6 +17,7 @@ from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Work, WorkSource
 from rota.rules.admission import ConditionResult
 from rota.rules.chats import Command, Part
+from rota.rules.power import Power
 from rota.store.driver import Database
 
 T = TypeVar("T")
@@ -126,6 +127,30 @@ class Sources(Protocol):
 
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = ...) -> T:
         """Return the answer of a call; `late` is called if it comes after the caller stopped waiting."""
+        ...
+
+
+class PowerSwitch(Protocol):
+    """Keeps this machine awake and wakes it; a method returns why it cannot, empty if it can."""
+
+    def read(self) -> Power:
+        """Return the power of this machine."""
+        ...
+
+    def hold(self, why: str) -> str:
+        """Keep the machine awake until `release`; repeated calls change nothing. Blocks."""
+        ...
+
+    def release(self) -> None:
+        """Allow sleep again. Blocks."""
+        ...
+
+    def wake_at(self, at: datetime | None) -> str:
+        """Wake the machine at an instant if it sleeps then; None: not at all."""
+        ...
+
+    def close(self) -> None:
+        """Allow sleep, and clear the alarm."""
         ...
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rota.engine.activity import next_release, outlook
 from rota.engine.loops.attention import AttentionWatch
+from rota.engine.loops.awake import Awake
 from rota.engine.loops.callers import Callers
 from rota.engine.loops.chats import Chats
 from rota.engine.loops.claimer import Claimer, PeerNotifier
@@ -30,7 +31,7 @@ from rota.engine.loops.recorder import (
 )
 from rota.engine.loops.work_sources import Items, ThreadedSources, WorkReporter
 from rota.engine.loops.workspaces import uses_worktree
-from rota.engine.ports import Desk, Functions, Logins, Post, Processes, Sources
+from rota.engine.ports import Desk, Functions, Logins, Post, PowerSwitch, Processes, Sources
 from rota.engine.transactions.attention import FindItems
 from rota.engine.transactions.claim import Claimed, ClaimOwner
 from rota.engine.transactions.digests import BuildDigest
@@ -40,9 +41,10 @@ from rota.engine.transactions.pause import release_due
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
-from rota.model.spec import SecretOrigin
+from rota.model.spec import KeepAwake, SecretOrigin
 from rota.model.states import Status
 from rota.rules.liveness import say_skew
+from rota.runners.power import SystemPower
 from rota.settings import Settings
 from rota.store.driver import Store
 from rota.store.tables import runs
@@ -80,6 +82,7 @@ class Engine:
         sources: Sources | None = None,
         post: Post | None = None,
         logins: Logins | None = None,
+        power: PowerSwitch | None = None,
         find_items: FindItems | None = None,
         build_digest: BuildDigest | None = None,
         desk: Callable[[], Desk] | None = None,
@@ -136,6 +139,14 @@ class Engine:
             desk=desk if stays and fires else None,
             server_now=server_now,
             changed=self.wake,
+        )
+        self.awake = Awake(
+            store,
+            clock,
+            power or SystemPower(),
+            policy=settings.scheduler.keep_awake,
+            slots=self.slots,
+            wakes=stays and fires,
         )
         self._pinger = Pinger(post, settings.scheduler.ping if stays else None)
         self.outputs = Outputs(store, clock, settings.state)
@@ -210,13 +221,16 @@ class Engine:
         events.released.add(self.free_slot, self.items.left, self._notify_finished, self._released)
         events.caller_left.add(self.direct_loop.wake, claim)
         events.freed.add(claim)
+        if self.awake.policy is not KeepAwake.OFF:
+            events.claimed.add(lambda taken: self.awake.loop.wake() if taken else None)
+            events.freed.add(self.awake.loop.wake)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All duties, in the order of the flow."""
         work = (self.cancel_loop, self.direct_loop, self.workspace_loop, self.outbox.loop, self.outputs.loop)
         if not self._fires:
-            return (self.claim_loop, *work, self.prune_loop)
+            return (self.claim_loop, *work, self.awake.loop, self.prune_loop)
         flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
         return (
             *flow,
@@ -226,6 +240,7 @@ class Engine:
             self.digests.loop,
             self.deliveries.loop,
             self.chats.loop,
+            self.awake.loop,
             self.prune_loop,
         )
 
@@ -264,6 +279,7 @@ class Engine:
             await self.deliveries.finish()
         await self.outbox.finish()
         self.callers.close()
+        await asyncio.to_thread(self.awake.close)
 
     async def abandon(self) -> None:
         """End the trees of everything that is carried, at once, and record nothing: it is no longer ours."""
@@ -363,6 +379,7 @@ class Engine:
             self._peers.notify()
             self.claim_now()
         self._pinger.beat(now)
+        self.awake.loop.wake()  # the next instant may be another
         return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)
 
     def _fired(self, fired: Fired) -> None:

@@ -126,6 +126,14 @@ class SourceKind(StrEnum):
     RUN = "run"
 
 
+class KeepAwake(StrEnum):
+    """Whether a machine may sleep while runs are in its slots."""
+
+    OFF = "off"
+    ON_AC = "on_ac"
+    ALWAYS = "always"
+
+
 class GroupMode(StrEnum):
     """Whether the members of a group run in sequence or in parallel."""
 
@@ -529,11 +537,22 @@ class Condition(Struct, frozen=True):
     timeout: timedelta = timedelta(seconds=30)
     replaces: bool = False
     """Whether it replaces a built-in condition and is registered in the job's interpreter."""
+    percent: float | None = None
+    """The percentage of `battery_above`."""
+
+    @property
+    def written(self) -> str:
+        """The name as it is written in a file.
+
+        >>> Condition("battery_above", percent=30.0).written
+        'battery_above(30%)'
+        """
+        return self.name if self.percent is None else f"{self.name}({self.percent:g}%)"
 
     @property
     def title(self) -> str:
         """The condition in messages."""
-        return self.name or " ".join(self.command)
+        return self.written or " ".join(self.command)
 
 
 class Gates(Struct, frozen=True):
@@ -619,6 +638,8 @@ class JobSpec(Struct, frozen=True):
     """The time of the day, as 06:00, by which a scheduled run must have finished; empty: any."""
     ping: Target | None = None
     """The health check that hears of each start and end."""
+    wake: bool = False
+    """Whether the machine is woken for its instants."""
 
     @property
     def notifies(self) -> bool:

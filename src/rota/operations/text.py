@@ -197,10 +197,12 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
         yield "labels", plain(", ".join(spec.labels))
     if spec.priority:
         yield "priority", str(spec.priority)
-    yield from _ping_pairs(spec)
+    yield from _further_pairs(spec)
 
 
-def _ping_pairs(spec: JobSpec) -> SpecPairs:
+def _further_pairs(spec: JobSpec) -> SpecPairs:
+    if spec.wake:
+        yield "wake", "wakes the machine for its instants"
     if spec.ping is not None:
         yield "ping", plain(spec.ping.address) or f"secret {spec.ping.address_secret}"
 

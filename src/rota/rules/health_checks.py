@@ -143,6 +143,18 @@ def judge_limits(files: int | None, processes: int | None, *, slots: int) -> lis
     return findings
 
 
+def judge_power(task: str, problem: str, *, key: str) -> Finding:
+    """Judge whether the machine can be kept awake or woken; `problem` empty: it can.
+
+    >>> judge_power("woken for 1 job", "it has no clock that can wake it", key="wake").text
+    'the machine is not woken for 1 job: it has no clock that can wake it'
+    """
+    if not problem:
+        return Finding("power", Severity.OK, f"the machine is {task}")
+    remedy = f"runs start as before, when the machine is awake; `{key}` works once this is repaired"
+    return Finding("power", Severity.PROBLEM, f"the machine is not {task}: {problem}", remedy)
+
+
 def worst(findings: Sequence[Finding]) -> Severity:
     """Return the most serious level among findings."""
     order = list(Severity)

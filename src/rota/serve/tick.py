@@ -162,7 +162,7 @@ class Tick(Host):
         """Wait until all runs of this tick have ended and are recorded, or a stop is requested."""
         engine = self._engine
         stopped = False
-        async with self._background():
+        async with self._background(engine.awake.loop):
             empty = asyncio.create_task(engine.until_empty(), name="rota-empty")
             asked = asyncio.create_task(self._stopping.asked(), name="rota-stop")
             try:

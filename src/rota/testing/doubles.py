@@ -21,6 +21,7 @@ from rota.model.spec import Condition, SessionMode, Work, WorkSource
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.rules.agents import agent_outcome
+from rota.rules.power import Power
 from rota.settings import Settings
 from rota.store.driver import PLAIN, Database, Operation, Row, Store, T, WriteOptions
 from rota.store.queries import load_queries
@@ -370,6 +371,39 @@ class ScriptedSources:
         """Return the result of a call, which takes no time."""
         del within, late
         return call()
+
+
+class ScriptedPower:
+    """A scripted machine: its power, whether it is kept awake and when it is woken. `refusal` refuses both."""
+
+    def __init__(self) -> None:
+        self.power = Power()
+        self.refusal = ""
+        self.held = ""
+        """Why the machine is kept awake; empty: it may sleep."""
+        self.alarm: datetime | None = None
+
+    def read(self) -> Power:
+        """Return the power."""
+        return self.power
+
+    def hold(self, why: str) -> str:
+        """Keep the machine awake."""
+        self.held = self.held or ("" if self.refusal else why)
+        return self.refusal
+
+    def release(self) -> None:
+        """Allow sleep."""
+        self.held = ""
+
+    def wake_at(self, at: datetime | None) -> str:
+        """Set the alarm."""
+        self.alarm = None if self.refusal else at
+        return self.refusal
+
+    def close(self) -> None:
+        """Allow sleep, without an alarm."""
+        self.held, self.alarm = "", None
 
 
 class ScriptedLogins:

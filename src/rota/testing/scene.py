@@ -81,6 +81,7 @@ class Scene:
         self.sources = doubles.ScriptedSources(self.settings, lambda: self.table.sources)
         self.post = doubles.ScriptedPost()
         self.logins = doubles.ScriptedLogins()
+        self.power = doubles.ScriptedPower()
         self.store = self.watch(self.open_database())
         self.boot = doubles.BOOT
         self.skew = timedelta()
@@ -126,6 +127,7 @@ class Scene:
             charge=partial(charge_request, self.store, self.clock),
             scheduler_state=partial(self.store.read, scheduler_state),
             sdk=Sdk(self.store, self.settings.state, self.clock),
+            power=self.power.read,
         )
         self.engine = self._make_engine(self.session.holder)
         heir = RecoveryContext(
@@ -149,6 +151,7 @@ class Scene:
             sources=self.sources,
             post=self.post,
             logins=self.logins,
+            power=self.power,
             find_items=self._find_items,
             build_digest=self._build_digest,
             stays=self.kind == "serve",
@@ -251,6 +254,7 @@ class Scene:
             engine.attention.loop,
             engine.digests.loop,
             engine.deliveries.loop,
+            engine.awake.loop,
         )
 
     def _calls(self, loop: Loop) -> bool:

@@ -49,6 +49,7 @@ from rota.model.spec import (
     WhenFalse,
     Work,
 )
+from rota.rules.power import BATTERY
 
 FOLDER = "/srv/project"
 ACCOUNTS = {
@@ -170,6 +171,7 @@ def gates(draw: Any, schedule: Schedule, word: str) -> Gates:
     conditions = draw(
         st.lists(
             st.builds(Condition, name=WORDS, timeout=SPANS)
+            | st.builds(Condition, name=st.just(BATTERY), percent=st.sampled_from([0.0, 30.0, 12.5]))
             | st.builds(Condition, command=st.tuples(WORDS), timeout=SPANS),
             max_size=2,
         )
@@ -218,6 +220,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
         enabled=draw(st.booleans()),
         description=draw(TEXT | st.just("")),
         ping=draw(PINGS),
+        wake=draw(st.booleans()) if word in ("cron", "interval", "at") else False,
     )
     repeated = (
         draw(st.none() | st.builds(RepeatedFailure, st.integers(1, 9), SPANS)) if word in ("cron", "interval") else None

@@ -51,6 +51,8 @@ notify:
   s: {slack: {channel: C012345, bot_token: {secret: B}, app_token: {secret: A}, users: [U012345]}}
 jobs: {a: {prompt: x, deliver: {to: [p], when: always}}, b: {prompt: x, deliver: s}}
 """,
+    "scheduler: {keep_awake: on_ac}\njobs: {a: {cron: '@daily', wake: true, command: x}}\n",
+    "jobs: {a: {command: x, conditions: [on_ac_power, 'battery_above(30%)']}}\n",
     "jobs:\n",
     "jobs: {a: {interval: 90, command: [x, 1, true]}}\n",
     "jobs: {a: {interval: ' 5M ', command: x}}\n",

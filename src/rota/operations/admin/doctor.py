@@ -23,7 +23,7 @@ from rota.model.amounts import counted
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, Problem, RotaError, SecretMissing
 from rota.model.notifications import CHATS
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, KeepAwake
 from rota.operations.admin.secrets import missing_secrets
 from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.project.edit import AGENTS, found_agents
@@ -42,6 +42,7 @@ from rota.rules.health_checks import (
     judge_machines,
     judge_mode,
     judge_place,
+    judge_power,
     judge_room,
     judge_server,
     judge_sqlite,
@@ -92,6 +93,7 @@ def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -
     specs = loaded.declared.jobs if loaded else ()
     yield from _paths(specs, beat, environ)
     yield from _sandboxes(specs)
+    yield from _power(settings, specs)
     yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
     yield from _chats(loaded.declared if loaded else None, place, beat, environ)
     yield from _scheduler(place, beat)
@@ -172,6 +174,17 @@ def _sandboxes(specs: Iterable[JobSpec]) -> Iterator[Finding]:
         )
     if enclosed and not wrong:
         yield Finding("sandbox", Severity.OK, f"works for {counted(len(enclosed), 'job')}")
+
+
+def _power(settings: SchedulerSettings, specs: Iterable[JobSpec]) -> Iterator[Finding]:
+    """Try to keep the machine awake and to wake it, where the file asks for that."""
+    from rota.runners.power import alarm_problem, inhibitor_problem
+
+    waking = [spec.name for spec in specs if spec.enabled and spec.wake]
+    if settings.keep_awake is not KeepAwake.OFF:
+        yield judge_power("kept awake during runs", inhibitor_problem(), key="scheduler.keep_awake")
+    if waking:
+        yield judge_power(f"woken for {counted(len(waking), 'job')}", alarm_problem(), key="wake")
 
 
 def _unkept(specs: Iterable[JobSpec]) -> Iterator[tuple[str, str, str]]:

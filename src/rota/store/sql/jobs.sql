@@ -35,6 +35,9 @@ SELECT name FROM job WHERE id = :id AND next_at <= :now
 -- name: job_next_due
 SELECT min(next_at) FROM job WHERE next_at IS NOT NULL
 
+-- name: job_next_wake
+SELECT min(job.next_at) FROM waking JOIN job ON job.id = waking.job_id WHERE job.next_at IS NOT NULL
+
 -- name: job_next_due_but
 SELECT next_at FROM job WHERE next_at IS NOT NULL AND name <> :name ORDER BY next_at LIMIT 1
 

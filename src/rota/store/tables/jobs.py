@@ -77,6 +77,11 @@ def next_due(db: Database) -> datetime | None:
     return instant_of(db, "job_next_due")
 
 
+def next_wake(db: Database) -> datetime | None:
+    """Return the earliest next instant of the jobs that wake the machine."""
+    return instant_of(db, "job_next_wake")
+
+
 def next_due_but(db: Database, name: str) -> datetime | None:
     """Return the earliest next instant of all other jobs."""
     return instant_of(db, "job_next_due_but", name=name)
