@@ -377,7 +377,6 @@ class Engine:
         if await self.firer.fire_due(now):
             self.cancel_loop.wake()  # a new run may replace an old one
             self._peers.notify()
-            self.claim_now()
         self._pinger.beat(now)
         self.awake.loop.wake()  # the next instant may be another
         return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)

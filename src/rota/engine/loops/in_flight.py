@@ -108,9 +108,10 @@ E = TypeVar("E", bound=Enum)
 
 def move(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
     """Return the state after an event; an event that the table does not know is a mistake in our code."""
-    if (state, event) not in table:
-        raise AssertionError(f"{event} cannot follow {state}")
-    return table[state, event]
+    try:
+        return table[state, event]
+    except KeyError:
+        raise AssertionError(f"{event} cannot follow {state}") from None
 
 
 class InFlightRun(Struct):
