@@ -50,7 +50,7 @@ FOR_OTHERS = (
     "rota.engine.transactions.claim",
     "rota.engine.transactions.fire",
     "rota.runners.processes",
-    *("concurrent.futures", "cronsim.explain", "ctypes", "difflib", "email", "logging", "ssl", "subprocess"),
+    *("concurrent.futures", "cronsim.explain", "ctypes", "difflib", "email", "logging", "socket", "ssl", "subprocess"),
     *("importlib.metadata", "importlib.resources"),
 )
 """What declares, fires and executes, and what costs a command that only looks more than its own work."""

@@ -10,8 +10,9 @@ from rota.model.errors import Problem, did_you_mean, shown
 from rota.model.params import ParamKind, ParamType, TypedText
 from rota.model.spec import Work
 
-_INT = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
-_NUMBER = re.compile(r"[-+]?([0-9]{1,30}(\.[0-9]{1,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?", re.ASCII)
+_INT = r"[-+]?[0-9]{1,30}"
+_NUMBER = r"[-+]?([0-9]{1,30}(\.[0-9]{1,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?"
+"""Patterns that `re` compiles at the first use: most commands read no param."""
 _FLAGS = {"true": True, "false": False}
 _WANTED = {
     ParamType.TEXT: "a text",
@@ -119,9 +120,9 @@ def _typed(kind: ParamKind, text: TypedText) -> Any:
         case ParamType.TEXT:
             return str(text)
         case ParamType.INT:
-            return int(word) if _INT.fullmatch(word) else text
+            return int(word) if re.fullmatch(_INT, word) else text
         case ParamType.NUMBER:
-            return (int(word) if _INT.fullmatch(word) else float(word)) if _NUMBER.fullmatch(word) else text
+            return (int(word) if re.fullmatch(_INT, word) else float(word)) if re.fullmatch(_NUMBER, word) else text
         case ParamType.BOOL:
             return _FLAGS.get(word.lower(), text)
         case ParamType.JSON:

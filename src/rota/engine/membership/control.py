@@ -3,14 +3,16 @@
 import contextlib
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.store.sqlite.store import reachable
+
+if TYPE_CHECKING:
+    import socket
 
 NAME = "wake.sock"
 LONGEST_PATH = 100
@@ -29,7 +31,7 @@ class WakeSocket:
         self._path = state / NAME
         self._wake = wake
         self._answer = answer
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = _open_socket()
         self._socket.settimeout(0)
         with reachable(self._path), _reachable(self._path) as address:
             self._path.unlink(missing_ok=True)
@@ -73,7 +75,9 @@ class WakeSocket:
 
 def wake(state: Path) -> None:
     """Wake the scheduler of this state folder; a full socket or no scheduler is fine."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
+    if not os.path.exists(state / NAME):
+        return
+    with _open_socket() as sender, contextlib.suppress(OSError):
         sender.settimeout(0)
         with _reachable(state / NAME) as address:
             sender.sendto(WAKE, address)
@@ -81,7 +85,9 @@ def wake(state: Path) -> None:
 
 def ask(state: Path, question: Mapping[str, Any], *, timeout: float = 1.0) -> dict[str, Any] | None:
     """Ask the scheduler's loop; None when nothing answers in time: it is dead or stalled."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asker, _own_address(asker):
+    if not os.path.exists(state / NAME):
+        return None
+    with _open_socket() as asker, _own_address(asker):
         asker.settimeout(0)
         try:
             with _reachable(state / NAME) as address:
@@ -96,8 +102,15 @@ def ask(state: Path, question: Mapping[str, Any], *, timeout: float = 1.0) -> di
         return reply
 
 
+def _open_socket() -> "socket.socket":
+    """Return a new socket. The import would cost 3 % of a command that needs none: no scheduler runs."""
+    import socket
+
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
 @contextlib.contextmanager
-def _own_address(asker: socket.socket) -> Iterator[None]:
+def _own_address(asker: "socket.socket") -> Iterator[None]:
     """Give the asker an address to answer to: an abstract one on Linux, else a file that is removed again."""
     if os.path.exists("/proc/self/fd"):
         asker.bind("")
