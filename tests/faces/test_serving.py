@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from rota.cli.invocation import Invocation
 from rota.cli.main import cli
+from rota.operations.project.demo import LOCK, PREFIX, demo_folder, remove_dead_demos
 from tests import forking
 from tests.waiting import LONGEST_WAIT, until
 
@@ -251,6 +253,21 @@ def test_the_example_project_passes_check(tmp_path: Path) -> None:
         "command",
         "command",
     ]
+
+
+def test_the_next_demo_removes_the_folder_of_a_killed_one_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, fresh, aside = (tmp_path / f"{PREFIX}{name}" for name in ("dead", "fresh", "aside"))
+    for folder in (dead, fresh):
+        folder.mkdir()
+    (dead / LOCK).touch()
+    aside.symlink_to(dead)
+    with demo_folder() as alive:
+        assert remove_dead_demos() == [dead]
+        assert sorted(tmp_path.iterdir()) == sorted([alive, fresh, aside])
+    assert not alive.exists()
 
 
 def test_make_run_serves_the_demo_without_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:

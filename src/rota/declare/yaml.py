@@ -279,10 +279,11 @@ def _remember(number: Any, text: str) -> Any:
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}+"
 _QUOTED = r"""\"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'"""
 _REST = "(?: +(?:#.*)?)?"
-_PLAIN = r"""(?:-(?=[^ ])|[^ \-?:,\[\]{}#&*!|>'"%@`])(?:[^ :#]|:(?=[^ ])|(?<=[^ ])#| +(?=[^ #]))*+"""
-_SIMPLE_VALUE = re.compile(f"(?:{_QUOTED}|(?P<plain>{_PLAIN})){_REST}")
-_FLOW_PLAIN = "(?:-(?=[0-9])|[A-Za-z0-9_./~])(?: *[A-Za-z0-9_./~=+@$%-]|:(?=[A-Za-z0-9_./]))*+"
-_FLOW_VALUE = re.compile(f"(?:{_QUOTED}|(?P<plain>{_FLOW_PLAIN}))")
+_PLAIN = r"""(?:-(?=[^ ])|[^ \-?:,\[\]{}#&*!|>'"%@`])(?:[^ :#]|:(?=[^ ])|(?<=[^ ])#| +(?=[^ #]))*"""
+# A lookahead and its group: `*+` keeps spaces that it should give back in Python before 3.11.5.
+_SIMPLE_VALUE = re.compile(f"(?:{_QUOTED}|(?=(?P<plain>{_PLAIN}))(?P=plain)){_REST}")
+_FLOW_PLAIN = "(?:-(?=[0-9])|[A-Za-z0-9_./~])(?: *[A-Za-z0-9_./~=+@$%-]|:(?=[A-Za-z0-9_./]))*"
+_FLOW_VALUE = re.compile(f"(?:{_QUOTED}|(?=(?P<plain>{_FLOW_PLAIN}))(?P=plain))")
 _FLOW_KEY = re.compile(f"({_WORD}): +")
 _BLOCK = re.compile(rf"\|{_REST}")
 _KEY_LINE = re.compile(f"( *)({_WORD}):(?: +(?=[^ #])|(?={_REST}$))")

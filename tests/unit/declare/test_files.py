@@ -1,11 +1,13 @@
 """Reading the text of rota.yaml: limits, positions, and where a project is."""
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.declare import yaml
 from rota.declare.problems import PROBLEM_CODES
 from rota.declare.yaml import compose, load, parse, plain_value, read_simple
 from rota.model.errors import FileProblems, ProjectMissing, write_path
@@ -398,3 +400,10 @@ def test_the_fast_reader_reads_the_usual_forms():
         "h": None,
     }
     assert simple.keys[("a", "b", "c", 1)] == (2, 14)
+
+
+def test_no_pattern_of_the_reader_repeats_possessively_what_can_backtrack() -> None:
+    """`(?: +x|y)*+` keeps spaces that it should give back in Python before 3.11.5, such as that of Debian 12."""
+    patterns = [value.pattern for value in vars(yaml).values() if isinstance(value, re.Pattern)]
+    assert len(patterns) > 10
+    assert [pattern for pattern in patterns if re.search(r"\)[*+?]\+|\)\{[0-9,]+\}\+|\(\?>", pattern)] == []

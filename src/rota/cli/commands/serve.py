@@ -93,7 +93,7 @@ def demo_command(invocation: Invocation, *, listen: str | None) -> int:
     """Serve an example project from a temporary folder, with its dashboard, until Ctrl-C.
 
     The project has a command, a function, an agent (a script, no key needed), a group, a budget and a failing job.
-    Ctrl-C or SIGTERM ends the demo and removes the folder.
+    Ctrl-C or SIGTERM ends the demo and removes the folder. If the demo is killed, the next one removes it.
     """
     http = _flags(invocation, listen, behind_proxy=False, cert=None, key=None)
 
@@ -102,9 +102,11 @@ def demo_command(invocation: Invocation, *, listen: str | None) -> int:
     leave_first_place()
     signal.signal(signal.SIGTERM, _interrupt)  # the folder is removed at any moment; the scheduler takes over later
     from rota.cli.console import run_in_foreground
-    from rota.operations.project.demo import demo_environment, demo_folder
+    from rota.operations.project.demo import demo_environment, demo_folder, remove_dead_demos
     from rota.serve.daemon import Daemon, SchedulerObserver
 
+    for dead in remove_dead_demos():
+        click.echo(f"removed {dead}, left by a demo that was killed", err=True)
     with demo_folder() as folder:
         invocation.environ = demo_environment(invocation.environ, folder)
         invocation.directory = str(folder)
