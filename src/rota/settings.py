@@ -60,6 +60,15 @@ class Http(Struct, frozen=True):
     """The path of rota behind a proxy: empty, or such as `/rota`."""
     public_url: str = ""
     """The address for people, if it differs from `listen`."""
+    trusted_header: str = ""
+    """The header in which a proxy of `proxies` names the person."""
+    proxies: tuple[str, ...] = ()
+    proxy_secret: str = ""
+    """The name of the secret that the proxy sends as well."""
+    people: Mapping[str, str] = field(default_factory=dict)
+    """The scope of each person."""
+    others: str = ""
+    """The scope of every other person; empty: none."""
 
 
 class Settings(Struct, frozen=True):

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.server import ServerState
 
+from rota.http.people import PEER
 from rota.http.server import PIECE, SPARE, Listening, PatientProtocol, UnreadBytes, bind, most_connections
 from rota.settings import Http
 from tests.waiting import LONGEST_WAIT
@@ -242,3 +244,19 @@ async def test_an_answer_does_not_wait_for_the_next_packet() -> None:
         _, writer = await asyncio.open_connection(*bound.getsockname())
         assert await made.get()
         writer.close()
+
+
+async def test_the_address_of_the_connection_survives_the_headers_of_a_proxy() -> None:
+    """A person behind a proxy is believed by this address, so `X-Forwarded-For` must not change it."""
+    seen: list[tuple[str, str]] = []
+
+    async def noting(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        seen.append((scope["client"][0], scope[PEER]))
+        await app(scope, receive, send)
+
+    async with listening(PatientProtocol, served=ProxyHeadersMiddleware(noting, trusted_hosts="*")) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(WHOLE.replace(b"\r\n\r\n", b"\r\nX-Forwarded-For: 10.0.0.5\r\n\r\n"))
+        await asyncio.wait_for(reader.readuntil(b"ok"), LONGEST_WAIT)
+        writer.close()
+    assert seen == [("10.0.0.5", "127.0.0.1")]

@@ -380,6 +380,11 @@ HTTP = Map(
         Key("listen", types.listen, "Address and port; without a port 7682, or the next free port if it is in use."),
         Key("base_path", types.base_path, "The path under which a proxy serves rota, such as /rota."),
         Key("public_url", types.public_url, "The URL that users open, if it differs."),
+        Key("trusted_header", types.header_name, "The header in which a reverse proxy names the person."),
+        Key("proxies", types.networks, "The addresses of proxies that may set this header, such as 10.0.0.5/32."),
+        Key("proxy_secret", types.named_secret, "{secret: NAME}, which the proxy sends as X-Rota-Proxy-Secret."),
+        Key("people", types.people, "The scope of each person: {anna@example.net: admin, ben: run}."),
+        Key("others", types.person_scope, "The scope of people that `people` does not name: none, read, run, admin."),
     ),
 )
 

@@ -20,6 +20,7 @@ from rota.declare.function_agents import with_registered
 from rota.declare.include import Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes, unused_subscriptions
 from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes
+from rota.declare.people import people_notes
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
     POLL,
@@ -280,6 +281,7 @@ def read_project(
             *whole.notes,
             *entries.notes_on(whole.jobs, now=now, environ=environment),
             *counting_notes(whole.jobs),
+            *people_notes(settings.http),
             *unused_subscriptions(settings.subscriptions, whole.jobs),
         ),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},

@@ -48,7 +48,7 @@ def read_origin(value: Any) -> SecretOrigin:
         raise (
             wrong_type(None, "an origin", hint=hint)
             if value is None
-            else BadValue("is no origin of a secret", code="wrong_type", hint=hint)
+            else BadValue("is not an origin of a secret", code="wrong_type", hint=hint)
         )
     readers = {"command": read_command, "file": read_text, "keyring": _read_entry, "timeout": _TIMEOUT}
     with ProblemList() as problems:
@@ -65,7 +65,7 @@ def read_origin(value: Any) -> SecretOrigin:
 def _read_entry(value: Any) -> _Entry:
     service, _, account = read_text(value).strip().partition("/")
     if not service or not account or service.startswith("-"):
-        raise BadValue(f"{shown(value)} is no entry of a keyring", hint="write `keyring: service/account`")
+        raise BadValue(f"{shown(value)} is not an entry of a keyring", hint="write `keyring: service/account`")
     return _Entry(service, account)
 
 

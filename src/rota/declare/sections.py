@@ -15,6 +15,7 @@ from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_
 from rota.declare.keys import DEFAULTS, PROJECT, read_map
 from rota.declare.limits import WrittenAccount, WrittenSubscription, spends_of
 from rota.declare.merge import Host, Shared
+from rota.declare.people import people_problems
 from rota.declare.problems import shown
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
@@ -124,6 +125,7 @@ def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPat
 
 def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zone: str, state: Path | None) -> Settings:
     retention, scheduler = ({**sections.get(section, {})} for section in ("retention", "scheduler"))
+    findings.tell(("http",), people_problems(sections.get("http", {})))
     if "ping_url" in scheduler:
         scheduler["ping"] = scheduler.pop("ping_url")
     return Settings(

@@ -18,6 +18,9 @@ from rota.declare import (
     work_sources,
 )
 from rota.declare import (
+    people as people_keys,
+)
+from rota.declare import (
     secrets as origins,
 )
 from rota.declare.problems import JOB_NAME
@@ -301,6 +304,17 @@ poll_url = Value(readers.read_url, {"type": "string", "format": "uri"})
 listen = Value(readers.read_listen, {"type": "string"})
 base_path = Value(readers.read_base_path, {"type": "string", "pattern": "^/"})
 public_url = Value(readers.read_public_url, {"type": "string", "format": "uri"})
+header_name = Value(people_keys.read_header_name, {"type": "string", "pattern": "^[A-Za-z0-9-]+$"})
+networks = Value(
+    people_keys.read_networks,
+    {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+)
+named_secret = Value(people_keys.read_named_secret, SECRET)
+person_scope = Value(people_keys.read_person_scope, {"enum": ["none", *people_keys.PERSON_SCOPES]})
+people = Value(
+    problems.map_of(people_keys.read_person, people_keys.read_person_scope),
+    {"type": "object", "additionalProperties": {"enum": ["none", *people_keys.PERSON_SCOPES]}},
+)
 poll_headers = Value(readers.read_headers, {"type": "object", "additionalProperties": ENV_ENTRY})
 
 _PLACE: dict[str, Any] = {"anyOf": [{"type": "string", "format": "uri"}, SECRET]}

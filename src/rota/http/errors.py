@@ -41,6 +41,14 @@ class TokenEnded(NoToken):
     remedy = "create another one with `rota token create NAME --scope SCOPE`"
 
 
+class PersonRefused(HttpRefusal):
+    """A person whom a proxy or an identity provider names, and who has no access here."""
+
+    code = "person_refused"
+    status = 403
+    remedy = "an owner of this project adds the name to `http.people` in rota.yaml"
+
+
 class ScopeRefused(HttpRefusal):
     """A token whose scope does not allow the request."""
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import errors
 from rota.http.context import SCOPE_KEY, ServerContext
+from rota.http.people import PEER, ProxiedPeople
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
@@ -158,6 +159,8 @@ class RequestHead(Struct, frozen=True):
     headers: Mapping[str, str]
     repeated: frozenset[str]
     client: str
+    peer: str = ""
+    """The address of the connection itself; behind a proxy `client` is an address that the proxy named."""
 
 
 class Failures(Struct):
@@ -192,7 +195,9 @@ class Authenticator:
         public_url: str = "",
         ended: Collection[str] = (),
         desk: TokenDesk | None = None,
+        people: ProxiedPeople | None = None,
     ) -> None:
+        self.people = people
         self.cookie = cookie
         self.ended = ended
         """The nonces of ended sessions."""
@@ -224,7 +229,7 @@ class Authenticator:
     async def admit(self, head: RequestHead) -> Caller:
         """Authenticate by bearer token or session cookie; rate-limit failures per client."""
         session = self.session_in(head.headers.get("cookie", ""))
-        caller = await self._caller(head, session)
+        caller = self._proxied(head) or await self._caller(head, session)
         if caller is None:
             if "authorization" not in head.headers and not session:
                 raise errors.NoToken  # no guess, so it is not counted
@@ -243,6 +248,12 @@ class Authenticator:
             raise errors.TooManyFailures(wait)
         self._failures.note(client, at)
         raise errors.NoToken("the token is not one of this project")
+
+    def _proxied(self, head: RequestHead) -> Caller | None:
+        """Return the person whom a trusted proxy names; a token in the same request counts more."""
+        if self.people is None or "authorization" in head.headers:
+            return None
+        return self.people.find(head.headers, head.repeated, peer=head.peer)
 
     async def _caller(self, head: RequestHead, session: str | None) -> Caller | None:
         if "authorization" in head.repeated:
@@ -437,6 +448,7 @@ def _asked(scope: Scope) -> RequestHead:
         headers=dict(pairs),
         repeated=frozenset(name for name, count in counted.items() if count > 1),
         client=_client(scope),
+        peer=scope.get(PEER) or "",
     )
 
 
@@ -486,7 +498,8 @@ class IdempotencyMiddleware:
         self._check_scope(caller, scope)
         # A key belongs to one token, or to the browsers that it logged in: names alone are not unique.
         number = "" if caller.token is None else f"~{caller.token}"
-        owner = f"{'browser' if caller.browser else 'token'}{number}:{caller.scope}:{caller.name}"
+        kind, _, name = caller.actor.partition(":")
+        owner = f"{kind}{number}:{caller.scope}:{name}"
         context = self._context
         mark = IdempotencyKey(context.store, context.clock, caller=owner, key=key, digest=_digest(scope))
         stored = await run_sync(mark.find)

@@ -27,12 +27,14 @@ from rota.declare.readers import DEFAULT_PORT, split_listen
 from rota.http.app import make_app
 from rota.http.context import AnswerCache, ServerContext
 from rota.http.feed import Feed
+from rota.http.people import PEER, ProxiedPeople
 from rota.http.security import Authenticator
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import ListenExposed, ListenRefused
 from rota.operations.admin.access import Codes, ended_sessions, make_token, read_token
 from rota.operations.admin.tokens import TokenDesk
+from rota.runners.environment import Secrets
 from rota.runners.processes import port_owner
 from rota.settings import Http, Settings
 from rota.store.driver import OpenStore
@@ -135,6 +137,7 @@ class PatientProtocol(H11Protocol):
 
     async def _answer_in_pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application; send its answer in pieces."""
+        scope[PEER] = scope["client"][0] if scope.get("client") else ""  # before a header of a proxy replaces it
 
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
@@ -298,6 +301,7 @@ class HttpServerThread:
         make_token(state)
         self.token = read_token(state)
         self.wanted, self.clock, self.state = wanted, clock, state
+        self.people = _people(wanted.http, state, environ, settings)
         self.socket = bind(wanted)
         self.feed, self.codes = Feed(store), Codes()
         self.context = ServerContext(
@@ -370,6 +374,14 @@ class HttpServerThread:
             await serve(self, self._ending)
 
 
+def _people(http: Http, state: Path, environ: Mapping[str, str], settings: Settings | None) -> ProxiedPeople | None:
+    """Return what finds people behind a proxy; raise SecretMissing for a secret that the proxy is to send."""
+    if not http.trusted_header:
+        return None
+    secrets = Secrets(state, environ, lambda: settings.secrets if settings is not None else {})
+    return ProxiedPeople(http, secrets.find(http.proxy_secret).strip() if http.proxy_secret else "")
+
+
 def _check_certificate(wanted: Listening) -> None:
     if wanted.certificate is None:
         return
@@ -413,6 +425,7 @@ async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
         public_url=wanted.http.public_url,
         ended=await anyio.to_thread.run_sync(store.read, partial(ended_sessions, now=side.clock.now())),
         desk=TokenDesk(store, side.clock),
+        people=side.people,
     )
     server = QuietServer(_config(make_app(side.context, authenticator), side), ending, side.feed)
     await server.serve([side.socket.dup()])

@@ -40,12 +40,12 @@ def test_each_origin_is_read_with_its_paths_made_absolute(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("{A: hunter2}", "is no origin of a secret"),
+        ("{A: hunter2}", "is not an origin of a secret"),
         ("{A: }", "has no value"),
         ("{A: {}}", "has no origin"),
         ("{A: {command: x, file: y}}", "has command and file"),
         ("{A: {value: hunter2}}", "unknown key"),
-        ("{A: {keyring: github}}", '"github" is no entry of a keyring'),
+        ("{A: {keyring: github}}", '"github" is not an entry of a keyring'),
         ("{A: {command: []}}", "is an empty list"),
         ("{A: {command: x, timeout: 1h}}", "is not between 1s and 5m"),
         ("{A-B: {command: x}}", '"A-B" cannot be a secret\'s name'),

@@ -72,11 +72,13 @@ class Caller(Struct, frozen=True):
     browser: bool = False
     token: int | None = None
     """The number of the stored token; None: the project's own token, or one derived from it."""
+    person: bool = False
+    """Whether a proxy or an identity provider names the caller, and no token."""
 
     @property
     def actor(self) -> str:
         """The caller in the audit log, approvals and answers."""
-        return f"{'browser' if self.browser else 'token'}:{self.name}"
+        return f"{'person' if self.person else 'browser' if self.browser else 'token'}:{self.name}"
 
     def may(self, wanted: Scope) -> bool:
         """Return whether the caller has this scope."""

@@ -1,0 +1,93 @@
+"""The keys of `http` about people whom a reverse proxy authenticates."""
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Any
+
+from rota.declare.problems import BadValue, read_items, read_text, shown
+from rota.declare.readers import read_env_value
+from rota.model.errors import Problem
+from rota.settings import Http
+
+PERSON_SCOPES = ("read", "run", "admin")
+_PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9.@_+-]{0,127}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+_NOT_OF_A_PERSON = (
+    "authorization",
+    "connection",
+    "content-",
+    "cookie",
+    "forwarded",
+    "host",
+    "origin",
+    "x-forwarded-for",
+    "x-rota-",
+    "x-rota-",
+)
+
+
+def read_header_name(value: Any) -> str:
+    """Return the name of a header that may hold the name of a person."""
+    text = read_text(value).strip()
+    if not _HEADER.fullmatch(text) or text.lower().startswith(_NOT_OF_A_PERSON):
+        raise BadValue(f"{shown(value)} cannot hold a person's name", hint="write X-Forwarded-User")
+    return text
+
+
+def read_networks(value: Any) -> tuple[str, ...]:
+    """Return networks of proxies; one that contains every address is refused."""
+    return tuple(read_items(value if isinstance(value, list) else [value], _network))
+
+
+def _network(value: Any) -> str:
+    try:
+        found = ip_network(read_text(value).strip())
+    except ValueError as error:
+        raise BadValue(
+            f"{shown(value)} is not a network: {error}", hint="write an address, 10.0.0.5, or a network, 10.0.0.0/24"
+        ) from None
+    if not found.prefixlen:
+        raise BadValue(f"{shown(value)} contains every address", hint="name the addresses of your proxy")
+    return str(found)
+
+
+def read_named_secret(value: Any) -> str:
+    """Return the name of a secret."""
+    if not isinstance(value, Mapping):
+        raise BadValue("is a literal secret", hint="write {secret: NAME}")
+    return read_env_value(value).secret or ""
+
+
+def read_person(value: Any) -> str:
+    """Return the name of a person as the proxy sends it."""
+    if not isinstance(value, str) or not _PERSON.fullmatch(value):
+        raise BadValue(f"{shown(value)} cannot be a person's name", hint="use letters, digits and . @ _ + -")
+    return value
+
+
+def read_person_scope(value: Any) -> str:
+    """Return the scope of people; empty for none."""
+    if value in ("none", *PERSON_SCOPES):
+        return "" if value == "none" else str(value)
+    raise BadValue(f"{shown(value)} is not a scope", hint=f"write none, {', '.join(PERSON_SCOPES)}")
+
+
+def people_problems(http: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the keys about people behind a proxy, taken together."""
+    if "trusted_header" in http and not http.get("proxies"):
+        hint = "add `proxies: [10.0.0.5]`, the address of the proxy as rota sees it"
+        return [Problem("needs `proxies`", "missing_value", at=("trusted_header",), hint=hint)]
+    alone = [key for key in ("proxies", "proxy_secret", "people", "others") if key in http]
+    if "trusted_header" in http:
+        return []
+    hint = "add `trusted_header: X-Forwarded-User`, or remove this line"
+    return [Problem("has no effect without `trusted_header`", "no_effect", at=(key,), hint=hint) for key in alone]
+
+
+def people_notes(http: Http) -> list[str]:
+    """Return a note if every program of this machine could name a person."""
+    if http.proxy_secret or not any(ip_network(one).is_loopback for one in http.proxies):
+        return []
+    told = "every program of this machine, agents included, can act as any person"
+    return [f"http.proxies contains this machine: {told}; add `proxy_secret: {{secret: NAME}}`"]
