@@ -1,4 +1,4 @@
-"""The keys of `http` about people whom a reverse proxy authenticates."""
+"""The keys of `http` about people that a reverse proxy authenticates."""
 
 import re
 from collections.abc import Mapping

@@ -42,7 +42,7 @@ class TokenEnded(NoToken):
 
 
 class PersonRefused(HttpRefusal):
-    """A person whom a proxy or an identity provider names, and who has no access here."""
+    """A person that a proxy or an identity provider names, without access here."""
 
     code = "person_refused"
     status = 403

@@ -1,4 +1,4 @@
-"""People whom a reverse proxy authenticates: their name in a header that only this proxy may set."""
+"""People that a reverse proxy authenticates: their name in a header that only this proxy may set."""
 
 import hashlib
 import hmac

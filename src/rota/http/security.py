@@ -250,7 +250,7 @@ class Authenticator:
         raise errors.NoToken("the token is not one of this project")
 
     def _proxied(self, head: RequestHead) -> Caller | None:
-        """Return the person whom a trusted proxy names; a token in the same request counts more."""
+        """Return the person that a trusted proxy names; a token in the same request counts more."""
         if self.people is None or "authorization" in head.headers:
             return None
         return self.people.find(head.headers, head.repeated, peer=head.peer)
