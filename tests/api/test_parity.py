@@ -70,11 +70,12 @@ PATHS = {
     "notify": ["get_targets", "enable_notify"],
     "workers": ["get_workers", "drain_one_worker", "resume_one_worker", "forget_lost_worker"],
     "deliveries": ["get_deliveries", "retry_sent"],
+    "simulate": ["get_forecast", "get_calendar"],
 }
 """The operations of HTTP that do what a command does."""
 HERE_ALONE = {
     **dict.fromkeys(
-        ("init", "check", "apply", "trust", "import", "takeover", "export", "simulate"),
+        ("init", "check", "apply", "trust", "import", "takeover", "export"),
         "it is about a file on this machine",
     ),
     **dict.fromkeys(
@@ -85,7 +86,7 @@ HERE_ALONE = {
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
     "touch": "requests that change something count as activity by themselves",
 }
-ON_ITS_OWN = {"follow_events", "get_metrics", "healthz", "log_in", "log_out", "login_page"}
+ON_ITS_OWN = {"follow_events", "get_calendar_file", "get_metrics", "healthz", "log_in", "log_out", "login_page"}
 FOR_PEOPLE = {"pages", "static"}
 ELSEWHERE = {"register_worker", "forget_worker"}
 

@@ -33,6 +33,7 @@ BY_CONTENT = {
     *("edit_queued_run", "create_group", "call_directly"),  # the job's params
     *("backfill_job", "pause_job", "legacy_pause_job"),  # which of two times is later
     "fork_one_run",  # a prompt of blanks
+    "get_forecast",  # the rules of schedules and of rota.yaml
     *("get_runs", "get_job_runs"),  # the cursor of another query
 }
 """What no schema can say: these may refuse a wish of the right shape, for what it holds."""

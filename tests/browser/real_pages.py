@@ -19,6 +19,9 @@ PAGES = {
     "running": "/ui/runs/train:1",
     "agents": "/ui/agents",
     "costs": "/ui/costs",
+    "forecast": "/ui/forecast?days=2&job=backup&schedule=every+6h",
+    "calendar": "/ui/calendar?view=month",
+    "week": "/ui/calendar",
     "proposal": "/ui/agents/tidy",
     "system": "/ui/system",
 }
@@ -33,6 +36,9 @@ EXPECTED = {
     "running": "begun",
     "agents": "claude-day",
     "costs": "Most expensive runs",
+    "forecast": "Slots and pools",
+    "calendar": "In a calendar program",
+    "week": "In a calendar program",
     "proposal": "Close issues",
     "system": "Workers",
 }

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Scope
 
 from rota.http import schemas
 from rota.http.api import agents as agents_api
+from rota.http.api import forecast as forecast_api
 from rota.http.api import jobs as jobs_api
 from rota.http.api import questions as questions_api
 from rota.http.api import runs as runs_api
@@ -21,7 +22,7 @@ from rota.http.api import stats as stats_api
 from rota.http.api import system as system_api
 from rota.http.context import ServerContext, model_of
 from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
-from rota.http.pages import agents, digest, jobs, login, overview, page, questions, queue, runs, stats, system
+from rota.http.pages import agents, digest, forecast, jobs, login, overview, page, questions, queue, runs, stats, system
 from rota.http.security import Authenticator, Guard, IdempotencyMiddleware
 from rota.model.errors import JobProblems, Problem, RotaError
 
@@ -36,6 +37,7 @@ PAGES = (
     runs.pages,
     agents.pages,
     stats.pages,
+    forecast.pages,
     questions.pages,
     digest.pages,
 )
@@ -64,6 +66,8 @@ PARTS = (
     agents_api.people_routes,
     questions_api.questions_routes,
     stats_api.stats_routes,
+    forecast_api.forecast_routes,
+    forecast_api.feed_routes,
     agents_api.tools_routes,
     system_api.system_routes,
     system_api.door,

@@ -49,6 +49,15 @@ class PersonRefused(HttpRefusal):
     remedy = "an owner of this project adds the name to `http.people` in rota.yaml"
 
 
+class TokenInAddress(HttpRefusal):
+    """A token in an address, which history and logs may keep, has more rights than to read the calendar."""
+
+    code = "token_in_address"
+    status = 403
+    text = "only a token of the scope calendar may be in an address"
+    remedy = "create one with `rota token create NAME --scope calendar`; revoke the other one"
+
+
 class ScopeRefused(HttpRefusal):
     """A token whose scope does not allow the request."""
 

@@ -10,11 +10,12 @@ from email.utils import format_datetime
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, NoReturn
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from msgspec import Struct, field
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -326,6 +327,8 @@ OPEN = frozenset({"/healthz", "/login"})
 FILES = "/static/"
 """The login page needs styles and scripts without a token."""
 LOGIN = "/login"
+CALENDAR = "/calendar.ics"
+"""Calendar programs send no headers: here a token of the scope calendar may be in the address."""
 ACTIONS = "/ui/"
 """The dashboard sends forms below this path."""
 JSON_TYPE = re.compile(r"application/json(\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
@@ -385,7 +388,10 @@ class Guard:
         state: dict[str, Any] = scope.setdefault("state", {})
         state["authenticator"] = self._authenticator
         if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
-            state["caller"] = await self._authenticator.admit(head)
+            addressed = _take_token(scope, head) if scope["path"] == CALENDAR else None
+            state["caller"] = caller = await self._authenticator.admit(addressed or head)
+            if addressed is not None and caller.scope is not TokenScope.CALENDAR:
+                raise errors.TokenInAddress
         return await self._body(scope, head, receive)
 
     def _strip(self, scope: Scope) -> None:
@@ -450,6 +456,17 @@ def _asked(scope: Scope) -> RequestHead:
         client=_client(scope),
         peer=scope.get(PEER) or "",
     )
+
+
+def _take_token(scope: Scope, head: RequestHead) -> RequestHead | None:
+    """Move the token of an address into the head, so that no page, log or refusal repeats it; None without one."""
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS)
+    tokens = [value for name, value in pairs if name == "token"]
+    if not tokens or head.method not in SAFE:
+        return None
+    scope["query_string"] = urlencode([pair for pair in pairs if pair[0] != "token"]).encode()
+    repeated = head.repeated | ({"authorization"} if len(tokens) > 1 or "authorization" in head.headers else set())
+    return replace(head, headers={**head.headers, "authorization": f"Bearer {tokens[0]}"}, repeated=repeated)
 
 
 def _client(scope: Scope) -> str:

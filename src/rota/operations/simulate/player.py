@@ -160,25 +160,52 @@ def read_phases(text: str) -> tuple[Phase, ...]:
 FAILURE_SCALE = 10_000
 
 
+LOOKS = 64
+"""The instants between two looks at the clock."""
+
+
+class WorkLimit(Struct):
+    """The most work of one simulation: so many fires, and so many seconds of `monotonic`."""
+
+    fires: int
+    seconds: float
+    monotonic: Callable[[], float]
+    _until: float | None = None
+    _looks: int = 0
+
+    def is_reached(self, fires: int) -> bool:
+        """Return whether the simulation must stop after so many fires."""
+        if fires >= self.fires:
+            return True
+        self._looks += 1
+        if self._until is None:
+            self._until = self.monotonic() + self.seconds
+        return self._looks % LOOKS == 0 and self.monotonic() >= self._until
+
+
 class Simulator:
     """Runs a simulated engine on its virtual clock."""
 
     def __init__(self, engine: model.SimEngine, person: Person) -> None:
         self._engine = engine
         self._person = person
+        self.fires = 0
         self._adaptive = [sim_job for sim_job in engine.jobs.values() if sim_job.job.spec.schedule.by_mode is not None]
 
-    def run_until(self, until: datetime) -> None:
-        """Handle all events before `until`."""
+    def run_until(self, until: datetime, *, limit: "WorkLimit | None" = None) -> datetime:
+        """Handle all events before `until`, or those that fit into the limit; return the end of the simulated time."""
         engine = self._engine
         if self._adaptive:
             engine.mode_at = engine.now
         self._claim()
         while (at := engine.next_at()) is not None and at < until:
+            if limit is not None and limit.is_reached(self.fires):
+                return engine.now
             if at > engine.now:
                 engine.now = at
             self._instant(engine, engine.now)
         engine.now = until
+        return until
 
     def _instant(self, engine: model.SimEngine, now: datetime) -> None:
         """Handle the events of one moment in the order of the engine's loops."""
@@ -194,6 +221,7 @@ class Simulator:
         if engine.fires and engine.fires[0][0] <= now:
             for sim_job in engine.due_fires():
                 fire(engine, sim_job)
+                self.fires += 1
             self._claim()
         if engine.others and engine.others[0][0] <= now:
             for kind, events in groupby(engine.due_others(), key=itemgetter(0)):
@@ -335,10 +363,12 @@ class SimulationRequest(Struct, frozen=True):
     jobs: tuple[str, ...] = ()
 
 
-class _Scene(Struct, frozen=True):
+class StartScene(Struct, frozen=True):
+    """The state in which a simulation begins, the settings, and notes about both."""
+
     state: State
     settings: Settings
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def simulate(
@@ -346,28 +376,72 @@ def simulate(
 ) -> SimulationReport:
     """Return what would happen; nothing is changed."""
     scene = _scene(place, request, store=store, environ=environ, now=now)
+    return play(scene, request, scope=place.scope, now=now)
+
+
+def play(
+    scene: StartScene,
+    request: SimulationRequest,
+    *,
+    now: datetime,
+    scope: str = "",
+    limit: WorkLimit | None = None,
+) -> SimulationReport:
+    """Return what would happen from a scene on; with a limit, until it is reached."""
     zone_name = scene.settings.timezone
     since = now if request.since is None else read_coming(request.since, zone_name, now=now)
-    until = cut_to_ms(since + timedelta(days=request.days))
+    wanted = until = cut_to_ms(since + timedelta(days=request.days))
     state = scene.state if request.since is None else reset_state(scene.state, now=since)
     refuse_unknown(state, request.jobs)
-    person = _person(request, state, zone_name, since=since, until=until)
-    concurrency = scene.settings.scheduler.concurrency
     local = since.astimezone(zone(zone_name))
     hour = since - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
     tally = Tally(since, until, hours_from=hour)
-    engine = make_engine(state, request.assumptions, concurrency=concurrency, observer=tally, now=since)
-    Simulator(engine, person).run_until(until)
+    engine, reached, person = _run(scene, request, state, tally, since=since, until=until, limit=limit)
+    if reached < until:  # the counts are by part of the span: count once more, over the shorter one
+        until = max(reached, since + SHORTEST)
+        tally = Tally(since, until, hours_from=hour)
+        engine, _, person = _run(scene, request, state, tally, since=since, until=until)
     durations = {job.name: takes(job, state, request.assumptions) for job in state.jobs}
     assumed = _assumed(person, request.assumptions, durations, state)
-    notes = (*scene.notes, SHARED) if place.scope else scene.notes
+    notes = (*scene.notes, SHARED) if scope else scene.notes
+    if until < wanted:
+        notes = (*notes, f"stopped at {full_time(until, zone_name, now=since)}: {TOO_MUCH}")
     report = make_report(engine, tally, durations, timezone=zone_name, assumptions=assumed, notes=notes)
-    return replace(report, against=request.against, chosen=request.jobs, scope=place.scope)
+    return replace(report, against=request.against, chosen=request.jobs, scope=scope)
+
+
+TOO_MUCH = "the rest is more work than one request may do; `rota simulate` has no such limit"
+SHORTEST = timedelta(minutes=1)
+
+
+def _run(
+    scene: StartScene,
+    request: SimulationRequest,
+    state: State,
+    observer: model.Observer,
+    *,
+    since: datetime,
+    until: datetime,
+    limit: WorkLimit | None = None,
+) -> tuple[model.SimEngine, datetime, Person]:
+    """Run the simulated engine before an observer; return it, the end of the simulated time, and the person."""
+    person = _person(request, state, scene.settings.timezone, since=since, until=until)
+    concurrency = scene.settings.scheduler.concurrency
+    engine = make_engine(state, request.assumptions, concurrency=concurrency, observer=observer, now=since)
+    return engine, Simulator(engine, person).run_until(until, limit=limit), person
+
+
+def watch(
+    scene: StartScene, request: SimulationRequest, observer: model.Observer, *, now: datetime, limit: WorkLimit
+) -> datetime:
+    """Report the events from now on to an observer; return the end of the simulated time."""
+    until = cut_to_ms(now + timedelta(days=request.days))
+    return _run(scene, request, scene.state, observer, since=now, until=until, limit=limit)[1]
 
 
 def _scene(
     place: ProjectPaths, request: SimulationRequest, *, store: Store | None, environ: Mapping[str, str], now: datetime
-) -> _Scene:
+) -> StartScene:
     """Return the state to simulate: the stored jobs, the file as if applied, or before a first apply the file alone."""
     try:
         declared = load_project(place.folder, environ, state=place.state, now=now).declared
@@ -375,14 +449,14 @@ def _scene(
         if store is None or request.unapplied:
             raise
         settings = Settings(place.folder, place.state, timezone=project_timezone(store))
-        return _Scene(store.read(partial(copy_state, now=now)), settings, (f"the file cannot be read: {error}",))
+        return StartScene(store.read(partial(copy_state, now=now)), settings, (f"the file cannot be read: {error}",))
     if store is None:
         note = "nothing is applied yet: simulated the file alone"
-        return _Scene(fresh_state(declared.jobs, declared.settings, now=now), declared.settings, (note,))
+        return StartScene(fresh_state(declared.jobs, declared.settings, now=now), declared.settings, (note,))
     if request.unapplied:
         note = "simulated the file as if it had been applied"
-        return _Scene(rolled_back(store, partial(_applied, declared=declared, now=now)), declared.settings, (note,))
-    return _Scene(store.read(partial(copy_state, now=now)), declared.settings, _unapplied(store, declared, now=now))
+        return StartScene(rolled_back(store, partial(_applied, declared=declared, now=now)), declared.settings, (note,))
+    return StartScene(store.read(partial(copy_state, now=now)), declared.settings, _unapplied(store, declared, now=now))
 
 
 def _applied(db: Database, *, declared: Declared, now: datetime) -> State:

@@ -131,9 +131,12 @@ FULL = 0.999
 _UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def draw(report: SimulationReport) -> str:
-    """Return the timeline as SVG without scripts; every text is escaped."""
-    return "\n".join(_Drawing(report).lines()) + "\n"
+def draw(report: SimulationReport, *, alone: bool = True, rows: int = ROWS_SHOWN) -> str:
+    """Return the timeline as SVG without scripts; every text is escaped.
+
+    Unless it stands alone, it has no styles: those of a page colour its classes below `svg.simulation`.
+    """
+    return "\n".join(_Drawing(report, alone=alone, rows=rows).lines()) + "\n"
 
 
 def fit(text: str, limit: int = 200) -> str:
@@ -147,11 +150,12 @@ def fit(text: str, limit: int = 200) -> str:
 
 
 class _Drawing:
-    def __init__(self, report: SimulationReport) -> None:
+    def __init__(self, report: SimulationReport, *, alone: bool, rows: int) -> None:
         self._report = report
+        self._alone = alone
         self._span = report.until - report.since
         busy = [job for job in report.shown if any(job.parts) or any(job.skipped_parts)]
-        self._jobs = busy[:ROWS_SHOWN]
+        self._jobs = busy[:rows]
         self._left_out = len(busy) - len(self._jobs)
         self._most = max((max(job.parts) for job in self._jobs), default=1)
         self._levels = [report.slots, *report.pools]
@@ -161,18 +165,21 @@ class _Drawing:
         strips = len(self._levels) + len(report.accounts)
         self._legend_at = self._strips_at + (STRIP + 14) * strips + 8
         self._height = self._legend_at + 30
+        self._top = 0 if self._alone else TOP - 32
 
     def lines(self) -> Iterator[str]:
         """Yield the document."""
         title = f"Simulation: {span_words(self._report)}"
+        kind = "" if self._alone else ' class="simulation"'
         yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self._height}" width="{WIDTH}" '
-            f'height="{self._height}" role="img" aria-label={quoteattr(fit(title))}>'
+            f'<svg xmlns="http://www.w3.org/2000/svg"{kind} viewBox="0 {self._top} {WIDTH} {self._height - self._top}" '
+            f'width="{WIDTH}" height="{self._height - self._top}" role="img" aria-label={quoteattr(fit(title))}>'
         )
-        yield f"<title>{fit(title)}</title>"
-        yield f"<style>{STYLE}</style>"
-        yield f'<rect class="paper" width="{WIDTH}" height="{self._height}"/>'
-        yield from self._head()
+        if self._alone:
+            yield f"<title>{fit(title)}</title>"
+            yield f"<style>{STYLE}</style>"
+            yield f'<rect class="paper" width="{WIDTH}" height="{self._height}"/>'
+            yield from self._head()
         yield from self._axis()
         if self._adaptive is not None:
             yield from self._modes(self._adaptive)
