@@ -455,6 +455,28 @@ async def test_a_target_may_leave_questions_to_others(scene: ChatScene, server: 
     assert server.sent() == []
 
 
+async def test_what_people_do_in_a_chat_is_in_the_audit_log(scene: ChatScene, server: TelegramServer) -> None:
+    message = await answered(scene, server)
+    scene.target(phone(server, commands=ChatCommands(run=("review",), pause=("review",), status=True)))
+    question = asked(scene)
+    server.say("/run review")
+    await scene.talk()
+    server.say("go on", reply_to=message)
+    server.press(server.wait_for_text("Deploy?", seconds=0)["message_id"])
+    server.press(server.wait_for_text("Deploy?", seconds=0)["message_id"], data=f"{36 * '0'}:0")
+    for text in ("/run backup", "/status", "/pause review"):
+        server.say(text)
+    await scene.talk()
+    entries = scene.store.read(partial(audit_table.entries, limit=20))
+    assert {(one.actor, one.face) for one in entries} == {("telegram:5001", "telegram")}
+    assert [(one.action, one.target) for one in reversed(entries)] == [
+        ("run", "review:2"),
+        ("reply", "review:1"),
+        ("answer", str(question.number)),
+        ("pause", "review"),
+    ]
+
+
 # attention
 
 
@@ -478,6 +500,8 @@ async def test_what_needs_attention_is_acknowledged_by_a_button(scene: ChatScene
     server.press(message["message_id"])
     await scene.talk()
     assert [seen.actor for seen in scene.store.read(audit_table.acknowledgements).values()] == ["telegram:5001"]
+    [entry] = scene.store.read(partial(audit_table.entries, limit=2))
+    assert (entry.actor, entry.face, entry.action, entry.target) == ("telegram:5001", "telegram", "ack", "backup")
     assert sorted(server.answered()) == [
         "acknowledged by Ada (telegram 5001): backup",
         "this is acknowledged already",

@@ -5,10 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from rota.engine.transactions.insert import create_run
+from rota.model.ids import new_id
 from rota.model.records import Outcome
-from rota.model.states import Reason, Status
+from rota.model.states import Reason, Status, Trigger
 from rota.operations.admin.access import Scope
 from rota.operations.runs import show_run
+from rota.store.driver import Database
+from rota.store.tables import jobs
+from rota.store.tables.runs import NewRun
 from tests.pages.conftest import Site
 from tests.pages.test_runs import BROKEN, DONE, play
 
@@ -66,6 +71,21 @@ def test_a_chain_shows_its_attempts(site: Site) -> None:
     words = site.get("/ui/runs/other:1").words
     assert "Chain 2 attempts" in words
     assert "1 of 2, then :2" in words
+
+
+def test_a_run_that_goes_on_with_an_answer_is_no_attempt_beyond_the_last(site: Site) -> None:
+    play(site, "other", DONE)
+    before, now = show_run(site.store, "other:1").run, site.clock.now()
+
+    def follow(db: Database) -> None:
+        job, free = jobs.job_by_id(db, before.job_id), {"retry": {"outages": 1}}
+        new = NewRun(
+            new_id(now), job, Trigger.RETRY, now, attempt=2, retry_of=before.id, chain_id=before.id, decisions=free
+        )
+        create_run(db, new)
+
+    site.store.write(follow)
+    assert "Attempt 2 of 2" in site.get("/ui/runs/other:2").words
 
 
 def test_a_member_shows_its_group(site: Site) -> None:

@@ -54,6 +54,8 @@ class ChatDesk:
             for item in items
             if acknowledge_notified(db, item["topic"], mark=item["mark"], actor=person.actor, now=now)
         ]
+        if done:
+            _note(db, person, "ack", ", ".join(done), now=now)
         said = f"acknowledged by {person.title}: {', '.join(done)}" if done else OLD_NEWS
         text = f"{messages.title(found.payload)}\n{messages.body(found.payload)}\n\n{said}"
         token = delivery.removeprefix("msg_")
@@ -147,6 +149,7 @@ class ChatDesk:
 _QUESTION = re.compile(r"Question ([0-9]{1,18}) ", re.ASCII)
 ROOM = 600
 """The UTF-16 units that are left for what follows a question that is cut."""
+TARGET_LIMIT = 200
 MOST = 20
 """The number of questions of a chat that are planned together."""
 OVER = "This question is over."
@@ -168,6 +171,13 @@ def proposal_of(db: Database, question: Question) -> JobSpec | None:
     return jobs.job_by_id(db, question.job_id).spec if question.subject is Subject.PROPOSAL else None
 
 
+def _note(db: Database, person: Person, action: str, target: str, *, now: datetime) -> None:
+    """Add an entry to the audit log."""
+    audit.note(
+        db, actor=person.actor, face=person.door, action=action, target=target[:TARGET_LIMIT], detail={}, now=now
+    )
+
+
 def _question(db: Database, message: ChatMessage) -> Question:
     if message.kind is not ChatKind.QUESTION:
         raise InvalidValue(UNKNOWN_BUTTON)
@@ -184,6 +194,7 @@ def _answer(db: Database, message: ChatMessage, text: str, *, person: Person, no
         raise InvalidValue(TOO_LONG.format(number=question.number))
     by = Answerer(person.actor, Door(person.door))
     answered = answer(db, question.number, text, digest=message.body, by=by, now=now)
+    _note(db, person, "answer", str(question.number), now=now)
     return f"question {question.number} is answered: {answered.answer}"
 
 
@@ -198,6 +209,7 @@ def _run(db: Database, name: str, *, person: Person, now: datetime) -> str:
     job = find_job(db, name)
     ref = start_job(db, job, None, trigger=Trigger.MANUAL, decisions={"by": {"maker": person.title}}, now=now)
     activity.touch(db, what="trigger", now=now)
+    _note(db, person, "run", ref.handle, now=now)
     return f"{ref.handle} is queued"
 
 
@@ -208,6 +220,7 @@ def _pause(db: Database, name: str, *, person: Person, now: datetime) -> str:
         return f"{job.name} was paused already"
     audit.insert_event(db, "paused", now=now, jobs=1, everything=False, reason=reason)
     activity.touch(db, what="pause", now=now)
+    _note(db, person, "pause", job.name, now=now)
     return f"{job.name} is paused; `rota resume {job.name}` ends that"
 
 
@@ -229,6 +242,7 @@ def reply_to_run(db: Database, run_id: str, text: str, *, person: Person, now: d
     )
     audit.insert_event(db, "replied", now=now, job_id=job.id, run_id=born.id, to=run.handle, by=person.title)
     activity.touch(db, what="reply", now=now)
+    _note(db, person, "reply", run.handle, now=now)
     return f"{born.handle} goes on with your reply"
 
 

@@ -25,6 +25,7 @@ from rota.operations.runs import RunsPage, RunView, Stretch, collapsed, page_of_
 from rota.operations.transcripts import transcript_of
 from rota.text.ansi import StyledSpan, plain, styled_lines
 from rota.text.format import read_instant
+from rota.text.runs import attempts_of
 
 pages = Pages()
 PATH = "/ui/runs"
@@ -196,6 +197,7 @@ def show_one_run(
         "why": explain(ctx.store, found.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
         "chain": found.chain if len(found.chain) > 1 else (),
         "group": ctx.store.read(partial(group_around, run=found.run)),
+        "attempts": attempts_of(found.run, found.spec),
         "successor": next(iter(following), None),
         "transcript": _transcript(visit, found),
     }
