@@ -41,6 +41,8 @@ PATHS = {
         "get_throughput_stats",
         "get_queue_stats",
     ],
+    "diff": ["get_run_diff"],
+    "spans": ["get_run_spans", "get_group_spans"],
     "run": ["trigger_job", "get_run_output"],
     "trigger": ["trigger_job", "trigger_job_many"],
     "direct": ["call_directly", "get_direct_calls"],

@@ -10,6 +10,7 @@ from rota.engine.transactions.claim import claim
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Status
 from rota.operations.run_actions import cancel_run
+from rota.rules.spans import spans_of, totals
 from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, command, cron, every, function
 from tests.waiting import LONGEST_WAIT
@@ -50,6 +51,8 @@ async def test_a_waiting_run_keeps_its_row_and_passes_later(scene: Scene) -> Non
     await scene.advance("1m")
     (again,) = scene.history("gated")
     assert (again.id, again.status) == (run.id, Status.COMPLETED)
+    lengths = totals(spans_of(again, now=NOON))
+    assert timedelta(minutes=2) <= lengths["condition"] <= timedelta(minutes=3)
 
 
 async def test_a_waiting_run_expires_where_the_file_says_so(scene: Scene) -> None:

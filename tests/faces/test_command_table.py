@@ -37,6 +37,7 @@ LOOKING = (
     "usage",
     "digest",
     "stats",
+    "spans",
     "budgets",
     "token",
     "touch",
@@ -141,7 +142,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", LOOKING)
 def test_who_only_looks_does_not_wait_for_what_declares_and_executes(name: str, served: Path) -> None:
-    about = {"explain": ["copy"], "show": ["copy:1"], "logs": ["copy:1"]}.get(name, [])
+    about = {"explain": ["copy"], "show": ["copy:1"], "logs": ["copy:1"], "spans": ["copy:1"]}.get(name, [])
     printed, used = imported([name, *about], served, of=FOR_OTHERS)
     assert printed
     assert used == []

@@ -88,6 +88,8 @@ SHOWN: dict[str, list[list[str]]] = {
     "digest": [[]],
     "usage": [[], ["--by", "agent"], ["--by", "model"]],
     "stats": [[], ["--by", "job"], ["--by", "model"], ["--by", "queue"], ["disk", "--by", "time"], [HOSTILE]],
+    "diff": [["disk:1", "nightly:1"], [HOSTILE, "disk:1"]],
+    "spans": [["disk:1"], ["both"], [HOSTILE]],
     "run": [["disk", "--dry-run", "--param", f"text={HOSTILE}"], ["review", "--dry-run"], [HOSTILE], ["disk"]],
     "trigger": [["disk", "--dry-run"], [HOSTILE]],
     "direct": [["disk", "--dry-run"], [HOSTILE]],

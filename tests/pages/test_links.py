@@ -22,6 +22,9 @@ PAGES = (
     "/ui/runs",
     "/ui/runs/hello:1",
     "/ui/runs/other:1",
+    "/ui/runs/hello:2/diff",
+    "/ui/groups",
+    "/ui/groups/both:1",
     "/ui/agents",
     "/ui/system",
     "/ui/system/doctor",
@@ -53,6 +56,7 @@ def lively(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.project.ok("trigger", "other")
         site.project.begin()
         site.project.ok("trigger", "hello")
+        site.project.ok("trigger", "both")
         yield site
 
 

@@ -64,9 +64,14 @@ def test_the_run_of_a_group_says_that_its_members_have_the_output(site: Site) ->
     assert "never started" not in words
 
 
-def test_a_chain_shows_its_attempts(site: Site) -> None:
+def retrying(site: Site) -> None:
+    """Let each job have two attempts, a minute apart."""
     text = (site.project.folder / "rota.yaml").read_text()
     site.project.applied(text.replace("{retry: false}", "{retry: {max_attempts: 2, backoff: 1m}}"))
+
+
+def test_a_chain_shows_its_attempts(site: Site) -> None:
+    retrying(site)
     play(site, "other", BROKEN)
     words = site.get("/ui/runs/other:1").words
     assert "Chain 2 attempts" in words

@@ -304,7 +304,7 @@ def _typed(ctx: click.Context) -> tuple[str, str]:
 
 NAMES = frozenset({"job", "jobs", "group", "run", "runs", "adopt", "before", "always", "members"})
 """Params of commands that hold names of jobs, runs or groups."""
-NAMED = frozenset({"show", "explain", "run"})
+NAMED = frozenset({"show", "explain", "run", "spans"})
 """Commands whose `name` is such a name."""
 
 
@@ -378,7 +378,7 @@ READS = frozenset(
         ),
         *("groups", "groups show", "help", "history", "import", "list", "logs", "mcp", "next", "queue", "schema"),
         *("questions", "questions show", "grants"),
-        *("show", "simulate", "stats", "status", "usage", "verify", "workers"),
+        *("diff", "show", "simulate", "spans", "stats", "status", "usage", "verify", "workers"),
     }
 )
 """Commands that agents may use: they change nothing, or have their own limits (`mcp`)."""

@@ -35,6 +35,8 @@ MODULES = {
     "show": "jobs",
     "logs": "history",
     "explain": "jobs",
+    "diff": "stats",
+    "spans": "stats",
     "trigger": "run",
     "direct": "run",
     "retry": "cancel",

@@ -22,7 +22,21 @@ from rota.http.api import stats as stats_api
 from rota.http.api import system as system_api
 from rota.http.context import ServerContext, model_of
 from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
-from rota.http.pages import agents, digest, forecast, jobs, login, overview, page, questions, queue, runs, stats, system
+from rota.http.pages import (
+    agents,
+    digest,
+    forecast,
+    groups,
+    jobs,
+    login,
+    overview,
+    page,
+    questions,
+    queue,
+    runs,
+    stats,
+    system,
+)
 from rota.http.security import Authenticator, Guard, IdempotencyMiddleware
 from rota.model.errors import JobProblems, Problem, RotaError
 
@@ -35,6 +49,7 @@ PAGES = (
     jobs.pages,
     queue.pages,
     runs.pages,
+    groups.pages,
     agents.pages,
     stats.pages,
     forecast.pages,

@@ -85,7 +85,7 @@ def _explain_run(
     db: Database, view: JobView, run: Run, *, held: Heartbeat, now: datetime, job_lines: tuple[ExplainLine, ...]
 ) -> ExplanationView:
     whole = run_view(db, run)
-    why = _held(db, run, held=held, now=now)
+    why = holding(db, run, held=held, now=now)
     facts = Facts(
         run,
         whole.spec,
@@ -148,7 +148,7 @@ def _belonging(db: Database, run: Run) -> Belonging | None:
     )
 
 
-def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
+def holding(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
     """Return what holds a claimable run: a disabled scheduler, a pause of everything, no worker, a pool, or no slot."""
     if switched_off(db, held):
         return Holding(Held.NO_WORKER, text=f"since {SWITCHED_OFF}")

@@ -1,6 +1,7 @@
 """Queries over groups: find, list, show and follow them."""
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Literal, TypedDict
 
@@ -49,16 +50,34 @@ class GroupLine(Struct, frozen=True):
     newest: GroupView | None
 
 
-def list_groups(store: Store) -> list[GroupLine]:
+def list_groups(store: Store, *, limit: int | None = None) -> list[GroupLine]:
     """Return the declared groups, and those created at run time, by name, each with its newest instance."""
-    return store.read(_list_groups)
+    return store.read(lambda db: _list_groups(db, limit=limit))
 
 
-def _list_groups(db: Database) -> list[GroupLine]:
-    declared = {job.name: job for job in jobs.all_jobs(db) if job.spec.work.kind is Kind.GROUP}
+def count_groups(store: Store) -> int:
+    """Return the number of names of groups."""
+    return store.read(lambda db: len(_names(db, _declared(db))))
+
+
+def newest_groups_of(store: Store, name: str, *, limit: int) -> list[Group]:
+    """Return the newest groups of a name, newest first."""
+    return store.read(lambda db: groups.newest_groups(db, name, limit=limit))
+
+
+def _declared(db: Database) -> dict[str, Job]:
+    return {job.name: job for job in jobs.all_jobs(db) if job.spec.work.kind is Kind.GROUP}
+
+
+def _names(db: Database, declared: Mapping[str, Job]) -> list[str]:
     shown = {name for name, job in declared.items() if job.retired_at is None}
+    return sorted(shown | {name for name in groups.group_names(db) if name not in declared})
+
+
+def _list_groups(db: Database, *, limit: int | None = None) -> list[GroupLine]:
+    declared = _declared(db)
     lines = []
-    for name in sorted(shown | {name for name in groups.group_names(db) if name not in declared}):
+    for name in _names(db, declared)[:limit]:
         newest = groups.newest_groups(db, name, limit=1)
         lines.append(GroupLine(name, declared.get(name), group_view(db, newest[0]) if newest else None))
     return lines

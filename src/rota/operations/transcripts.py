@@ -35,13 +35,13 @@ def transcript_of(state: Path, view: RunView, *, size: int = LARGEST, limit: int
     folder = output.folder_of(state, view.run.id)
     own = folder / AGENT_OUTPUT
     lines = lines_of(output.read_output(own if own.is_dir() else folder))
-    return last_turns(read_transcript(work.adapter, lines, prompt=_prompt(folder), limit=limit), size=size)
+    return last_turns(read_transcript(work.adapter, lines, prompt=read_prompt(state, view), limit=limit), size=size)
 
 
-def _prompt(folder: Path) -> str:
+def read_prompt(state: Path, view: RunView) -> str:
     """Return the prompt as the program got it; a program that got it otherwise leaves none."""
     try:
-        return (folder / PROMPT_FILE).read_text("utf-8", "replace")
+        return (output.folder_of(state, view.run.id) / PROMPT_FILE).read_text("utf-8", "replace")
     except OSError:
         return ""
 

@@ -1,6 +1,6 @@
 """Sentences about retries, work items and notifications of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +12,9 @@ from rota.model.records import Claim, ClaimState, Run
 from rota.model.spec import JobSpec, SourceKind, WorkSource
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.outcome import ONE_ATTEMPT, not_retried
+from rota.rules.spans import Span, totals
 from rota.text.chats import answer_head, answer_text, cost_line
-from rota.text.format import clock_time, day_time
+from rota.text.format import briefly, clock_time, day_time
 
 
 def outages_before(run: Run) -> int:
@@ -151,6 +152,37 @@ def say_ahead(source: WorkSource, ahead: WorkAhead, *, holders: list[str]) -> st
     number = f"#{ahead.next.id}" if source.kind is SourceKind.GITHUB else ahead.next.id
     title = f' "{ahead.next.title}"' if ahead.next.title != ahead.next.id else ""
     return f"{text}; next {number}{title}"
+
+
+PHASE_WORDS = {
+    "backoff": "backoff",
+    "budget": "budget",
+    "condition": "condition",
+    "poll": "poll",
+    "predecessor": "runs before it",
+    "replaced_run": "end of the replaced run",
+    "answer": "answer",
+    "queue": "queue",
+    "start": "gates and start",
+    "running": "running",
+    "retrying": "retrying",
+}
+"""The phases of a run in words; the first ones are what it waits for."""
+
+
+def say_spans(spans: Sequence[Span]) -> str:
+    """Return the phases of a run with their lengths: `queue 2 s, running 1 min`.
+
+    >>> from datetime import timedelta
+    >>> at = datetime(2026, 11, 1)
+    >>> say_spans([Span("queue", at, at + timedelta(seconds=2)), Span("running", at, at + timedelta(minutes=1))])
+    'queue 2 s, running 1 min'
+    """
+    parts = []
+    for phase, length in totals(spans).items():
+        held = next((span.held for span in spans if span.phase == phase and span.held), None)
+        parts.append(f"{PHASE_WORDS[phase]} {briefly(length)}{f' ({held.value})' if held else ''}")
+    return ", ".join(parts)
 
 
 _EVENT_WORDS = {

@@ -1,7 +1,7 @@
-"""`rota stats`."""
+"""`rota stats`, `rota spans` and `rota diff`."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +10,11 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Column, print_pairs, print_table
 from rota.model.amounts import say_money
 from rota.text.format import briefly, full_time
+from rota.text.runs import PHASE_WORDS, say_spans
 
 if TYPE_CHECKING:
     from rota.operations.stats.ranges import StatRange
+    from rota.rules.spans import Span
     from rota.rules.stats import Figures
     from rota.store.driver import Store
 
@@ -172,3 +174,89 @@ def _show_costs(paid: Any) -> None:
         click.echo(f"{say_money(paid.per_completed)} for each completed run")
     for one in paid.expensive[:3]:
         click.echo(f"{one.run.handle} {say_money(one.usd)}")
+
+
+@click.command("diff", cls=RotaCommand)
+@click.argument("runs", metavar="RUN RUN", nargs=2)
+@click.pass_obj
+def diff_command(invocation: Invocation, *, runs: tuple[str, str]) -> None:
+    """Compare two runs: definition, params, environment names, prompt, model, duration, cost and output.
+
+    The facts that differ are printed first. The differences of prompt and output follow, as of `diff -u`.
+    """
+    from rota.operations.diff import diff_json, diff_runs
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        view = diff_runs(store, place.state, *runs, now=now)
+    if invocation.as_json:
+        print_json(diff_json(view, now=now))
+        return
+    rows = [[row.name, row.left, row.right] for row in view.facts if not row.same]
+    columns = [Column("", flexible=False), Column(view.left.run.handle), Column(view.right.run.handle, flexible=True)]
+    if rows:
+        print_table(columns, rows)
+    same = ", ".join(row.name for row in view.facts if row.same)
+    click.echo(f"the same: {same}" if same else "nothing is the same")
+    for name, lines in (("definition", view.definition), ("prompt", view.prompt.lines), ("output", view.output.lines)):
+        if lines:
+            click.echo(f"\n{name}")
+            for line in lines:
+                click.secho(line, fg=DIFF_COLOURS.get(line[:1]) if name != "definition" else None)
+    for note in filter(None, (view.prompt.note, view.output.note)):
+        click.echo(note, err=True)
+
+
+DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+BAR = 40
+MARKS = {"queue": "-", "start": "+", "running": "#", "retrying": "%"}
+"""The characters of a bar; waits for anything else are dots."""
+
+
+@click.command("spans", cls=RotaCommand)
+@click.argument("name", metavar="RUN|GROUP")
+@click.pass_obj
+def spans_command(invocation: Invocation, *, name: str) -> None:
+    """Show where the time went: of a RUN with its retries, or of the members of a GROUP.
+
+    A bar has a dot for waiting, - for the queue, + for gates and start, # for running and % for retrying.
+    """
+    from rota.operations.jobs import project_timezone
+    from rota.operations.stats.spans import spans_by_name, spans_json
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        view = spans_by_name(store, name, state=place.state, now=now)
+        zone = project_timezone(store)
+    if invocation.as_json:
+        print_json(spans_json(view))
+        return
+    ends = "now" if view.open else full_time(view.until, zone, now=now, seconds=True)
+    took = briefly(view.until - view.since)
+    click.echo(f"{view.handle}  {full_time(view.since, zone, now=now, seconds=True)} to {ends} ({zone}), {took}")
+    rows = [
+        [row.run.handle, row.run.status.shown.value, bar(row.spans, view.since, view.until), say_spans(row.spans)]
+        for row in view.rows
+    ]
+    print_table([Column("RUN"), Column("STATUS"), Column("TIME"), Column("WHERE", flexible=True)], rows)
+    lengths = [(PHASE_WORDS[phase], briefly(length)) for phase, length in view.totals.items()]
+    if len(rows) > 1 and lengths:
+        click.echo(f"in all: {', '.join(f'{words} {length}' for words, length in lengths)}")
+
+
+def bar(spans: "Sequence[Span]", since: datetime, until: datetime, *, width: int = BAR) -> str:
+    """Return the spans of a run as a line of characters; a span too short for one shows in place of a longer one.
+
+    >>> from rota.rules.spans import Span
+    >>> at = datetime(2026, 11, 1)
+    >>> begin, end = at + timedelta(seconds=2), at + timedelta(seconds=4)
+    >>> bar([Span("backoff", at, begin), Span("retrying", begin, end)], at, end, width=8)
+    '....%%%%'
+    """
+    cells = [" "] * width
+    whole = max(until - since, timedelta(milliseconds=1))
+    for span in sorted(spans, key=lambda span: span.length, reverse=True):
+        first = min(int((span.since - since) / whole * width), width - 1)
+        last = max(first + 1, round((span.until - since) / whole * width))
+        cells[first:last] = MARKS.get(span.phase, ".") * (min(last, width) - first)
+    return "".join(cells).rstrip()

@@ -585,7 +585,8 @@ class Executor:
             self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
             return None
         epoch = self._holder.epoch
-        runs.release_run(db, claimed.run.id, epoch=epoch, waiting_for=WaitingFor.POLL, not_before=None)
+        if runs.release_run(db, claimed.run.id, epoch=epoch, waiting_for=WaitingFor.POLL, not_before=None):
+            runs.note_wait(db, claimed.run.id, WaitingFor.POLL, since=now, until=None)
         demand_poll(db, now=now)
         return None
 
@@ -661,14 +662,18 @@ class Executor:
             asked = _asked(db, claimed.run.id)
             if asked is not None:
                 return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
-            agents.put_back(db, claimed.run.id, now=self._clock.now())
-            return runs.release_run(
+            now = self._clock.now()
+            agents.put_back(db, claimed.run.id, now=now)
+            released = runs.release_run(
                 db,
                 claimed.run.id,
                 epoch=self._holder.epoch,
                 waiting_for=wait.waiting_for if wait else None,
                 not_before=wait.until if wait else None,
             )
+            if released and wait is not None:
+                runs.note_wait(db, claimed.run.id, wait.waiting_for, since=now, until=wait.until)
+            return released
 
         if wait is not None:
             until = wait.until.isoformat()

@@ -38,6 +38,7 @@ from rota.model.states import WaitingFor
 from rota.operations import budgets, group_actions, groups
 from rota.operations.admin.access import Scope
 from rota.operations.bulk import Filter, cancel_matching, edited_json, match_runs, moved_json
+from rota.operations.diff import RunDiffJson, diff_json, diff_runs
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
 from rota.operations.direct_calls import DirectCallJson, DirectCallsJson, calls_json, direct_calls, direct_json
 from rota.operations.explain import ExplanationJson, explain, explanation_json
@@ -207,6 +208,17 @@ def explain_run(ctx: Ctx, run: RunName) -> Response:
     """Explain why a run did, did not, or will run."""
     view = show_run(ctx.store, run)
     return answer(explanation_json(explain(ctx.store, view.run.id, state=ctx.state, now=ctx.now)))
+
+
+@runs_routes.on("GET", "/runs/{run}/diff", scope=Scope.READ, answer=RunDiffJson)
+def get_run_diff(
+    ctx: Ctx,
+    run: RunName,
+    other: Annotated[str, Query(alias="with", min_length=1, max_length=300, description="The other run.")],
+) -> Response:
+    """Compare a run with another one: definition, params, prompt, model, duration, cost and output."""
+    view = diff_runs(ctx.store, ctx.state, run, other, now=ctx.now)
+    return answer(diff_json(view, now=ctx.now))
 
 
 @runs_routes.on("GET", "/runs/{run}/transcript", scope=Scope.READ, answer=TranscriptJson)

@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query
 from starlette.responses import Response
 
-from rota.http.context import Ctx, FilterWord, JobName, PastTime, Routes, answer, instant
+from rota.http.context import Ctx, FilterWord, GroupName, JobName, PastTime, Routes, RunName, answer, instant
 from rota.operations.admin.access import Scope
 from rota.operations.jobs import project_timezone
 from rota.operations.stats import shapes, stats
 from rota.operations.stats.costs import CostBy, CostUnit
 from rota.operations.stats.costs import costs as read_costs
 from rota.operations.stats.ranges import PRESETS, StatRange, between, range_of
+from rota.operations.stats.spans import SpansJson, spans_by_name, spans_json, spans_of_group
 
 stats_routes = Routes("stats")
 Preset = Annotated[
@@ -86,3 +87,15 @@ def get_throughput_stats(ctx: Ctx, asked: DayRange) -> Response:
 def get_queue_stats(ctx: Ctx, asked: DayRange) -> Response:
     """Return the length of the queue, and how long the runs of each step waited."""
     return answer(shapes.queue_json(stats.of_queue(ctx.store, asked, now=ctx.now)))
+
+
+@stats_routes.on("GET", "/stats/runs/{run}", scope=Scope.READ, answer=SpansJson)
+def get_run_spans(ctx: Ctx, run: RunName) -> Response:
+    """Return where the time of a run and its retries went, or of the members of a group's run."""
+    return answer(spans_json(spans_by_name(ctx.store, run, state=ctx.state, now=ctx.now)))
+
+
+@stats_routes.on("GET", "/stats/groups/{group}", scope=Scope.READ, answer=SpansJson)
+def get_group_spans(ctx: Ctx, group: GroupName) -> Response:
+    """Return where the time of a group went: what its members waited for, and when they ran."""
+    return answer(spans_json(spans_of_group(ctx.store, group, state=ctx.state, now=ctx.now)))

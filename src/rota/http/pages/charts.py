@@ -11,6 +11,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from rota.rules.schedule.timezone import zone as zone_of
+from rota.rules.spans import Span
 
 WIDTH, HEIGHT = 1000, 100
 LABELS = 5
@@ -272,6 +273,27 @@ def _squares(style: str, places: Sequence[tuple[str, int, int]], *, size: int) -
     return Markup("").join(drawn)
 
 
+SPAN_HEIGHTS = {"running": (1, 14), "retrying": (1, 14), "start": (4, 8)}
+"""The top and the height of phases: work is higher than waits, so that they differ without colours."""
+SPAN_WIDTH = 3.0
+
+
+def span_bar(spans: Sequence[Span], since: datetime, until: datetime, label: str) -> Markup:
+    """Return the spans of a run as a bar on the time between two instants."""
+    drawn = Markup()
+    for span in spans:
+        x = place_of(span.since, since, until) * WIDTH
+        width = max(place_of(span.until, since, until) * WIDTH - x, SPAN_WIDTH)
+        y, height = SPAN_HEIGHTS.get(span.phase, (6, 4))
+        drawn += Markup('<rect class="ph-{}" x="{}" y="{}" width="{}" height="{}"/>').format(
+            span.phase, _short(min(x, WIDTH - SPAN_WIDTH)), y, _short(width), height
+        )
+    return Markup(
+        '<svg class="span-bar" viewBox="0 0 {} 16" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>"
+    ).format(WIDTH, label, label, drawn)
+
+
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SHADES = 5
 
@@ -342,7 +364,7 @@ def step_names(instants: Sequence[datetime], tz: str, *, hours: bool) -> list[st
 
 def place_of(at: datetime, since: datetime, until: datetime) -> float:
     """Return where an instant lies between two others, from 0 to 1."""
-    return min(max((at - since) / max(until - since, timedelta(seconds=1)), 0.0), 1.0)
+    return min(max((at - since) / max(until - since, timedelta(milliseconds=1)), 0.0), 1.0)
 
 
 def _short(value: float) -> str:

@@ -122,6 +122,7 @@ SECTIONS = (
     ("jobs", "/ui/jobs", "Jobs"),
     ("queue", "/ui/queue", "Queue"),
     ("runs", "/ui/runs", "Runs"),
+    ("groups", "/ui/groups", "Groups"),
     ("calendar", "/ui/calendar", "Calendar"),
     ("questions", "/ui/questions", "Questions"),
     ("agents", "/ui/agents", "Agents & budgets"),

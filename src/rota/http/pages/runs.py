@@ -11,18 +11,33 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from rota.http.context import RunName, segment
+from rota.http.pages.groups import group_path, run_gantt
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
+from rota.http.pages.stats import As
 from rota.model.errors import RotaError
 from rota.model.records import Run, cut
 from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations import text as words
+from rota.operations.diff import DIFF_LINES, DiffView, diff_runs
 from rota.operations.explain import explain
 from rota.operations.groups import group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
-from rota.operations.runs import RunsPage, RunView, Stretch, collapsed, page_of_runs, shorter, show_run, stretch_of
+from rota.operations.runs import (
+    RunsPage,
+    RunView,
+    Stretch,
+    collapsed,
+    history,
+    page_of_runs,
+    shorter,
+    show_run,
+    stretch_of,
+)
 from rota.operations.transcripts import transcript_of
+from rota.rules.budgets import say_usage
+from rota.store.tables.run_queries import neighbours
 from rota.text.ansi import StyledSpan, plain, styled_lines
 from rota.text.format import read_instant
 from rota.text.runs import attempts_of
@@ -161,7 +176,10 @@ LONGEST_LINE = 4_000
 TRANSCRIPT_SIZE = 20_000
 """The characters of the transcript; `rota logs --transcript` and the API have all of it."""
 TRANSCRIPT_TEXT = 2_000
-OWN_PARTS = ("error", "summary", "result", "denied", "told", "chain", "attempt")
+OWN_PARTS = (
+    *("error", "summary", "result", "denied", "told", "chain", "attempt"),
+    *("due", "started", "took", "used", "next try"),
+)
 """Facts with a place of their own on the page."""
 
 
@@ -182,22 +200,30 @@ def show_one_run(
     visit: VisitOf,
     run: RunName,
     lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = OUTPUT_LINES,
+    shown: As = "",
 ) -> Response:
     """Show a run."""
     ctx = visit.ctx
     found = show_run(ctx.store, run)
     handle = found.run.handle
+    beside = ctx.store.read(partial(neighbours, run=found.run))
+    as_table = shown == "table"
     following = [attempt for attempt in found.chain if attempt.attempt == found.run.attempt + 1]
     written = _written(visit, found, lines=lines) if visit.wants("output") else Written()
     view = {
         "view": found,
         "path": _page(handle),
+        "before": None if beside.before is None else f"{found.run.job}:{beside.before}",
+        "after": None if beside.after is None else f"{found.run.job}:{beside.after}",
+        "used": say_usage(found.run.usage) if found.run.usage else "",
+        "gantt": run_gantt(visit, found.run, path=_page(handle), as_table=as_table) if visit.wants("spans") else None,
         "job_path": f"/ui/jobs/{segment(found.run.job)}",
         "pairs": [pair for pair in words.run_pairs(found, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS],
         "why": explain(ctx.store, found.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
         "chain": found.chain if len(found.chain) > 1 else (),
         "group": ctx.store.read(partial(group_around, run=found.run)),
         "attempts": attempts_of(found.run, found.spec),
+        "group_path": group_path,
         "successor": next(iter(following), None),
         "transcript": _transcript(visit, found),
     }
@@ -235,6 +261,57 @@ def _last(written: Written, count: int) -> Written:
     if count >= len(written.lines):
         return written
     return replace(written, lines=written.lines[-count:], cut=True, large=True, more="")
+
+
+@pages.show("/ui/runs/{run}/diff")
+def compare_runs(
+    visit: VisitOf,
+    run: RunName,
+    other: Annotated[Stripped, Query(alias="with", max_length=300)] = "",
+) -> Response:
+    """Compare a run with another one, by default with the previous run of its job."""
+    ctx = visit.ctx
+    found = show_run(ctx.store, run).run
+    chosen, problem, compared = other, None, None
+    if not other:
+        before = ctx.store.read(partial(neighbours, run=found)).before
+        chosen = "" if before is None else f"{found.job}:{before}"
+    try:
+        compared = diff_runs(ctx.store, ctx.state, chosen, found.handle, now=visit.now) if chosen else None
+    except RotaError as error:
+        problem = error
+    view = {
+        "run": found,
+        "path": _page(found.handle),
+        "other": chosen,
+        "problem": problem,
+        "compared": compared,
+        "recent": [one.handle for one in history(ctx.store, job=found.job, limit=RECENT) if one.id != found.id],
+    }
+
+    def show(count: int) -> Response:
+        texts = () if compared is None else _diffs(compared, count)
+        return visit.show("diff.html", {**view, "texts": texts}, title=f"Compare {found.handle}", section="runs")
+
+    return fit(show, lines=DIFF_LINES)
+
+
+RECENT = 20
+
+
+def _diffs(compared: DiffView, count: int) -> list[View]:
+    """Return the differences of prompt and output with at most so many lines in all."""
+    found = []
+    for title, text in (("Prompt", compared.prompt), ("Output", compared.output)):
+        lines = [{"text": cut(line, LONGEST_LINE // 4), "kind": _DIFF_KINDS.get(line[:1], "")} for line in text.lines]
+        found.append(
+            {"title": title, "lines": lines[:count], "left_out": max(len(lines) - count, 0), "note": text.note}
+        )
+        count = max(count - len(lines), 0)
+    return found
+
+
+_DIFF_KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
 @pages.act("/ui/runs/{run}/cancel", back=PATH)

@@ -181,3 +181,8 @@ WHERE run.group_id = :group_id AND job.name = :name AND ended.status = 4 ORDER B
 
 -- name: result_old
 SELECT 1 FROM result WHERE at < :before LIMIT 1
+
+-- name: run_neighbours
+-- The numbers beside a run of a job: pruned ones are left out.
+SELECT (SELECT max(number) FROM run WHERE job = (SELECT seq FROM job WHERE id = :job_id) AND number < :number),
+    (SELECT min(number) FROM run WHERE job = (SELECT seq FROM job WHERE id = :job_id) AND number > :number)

@@ -78,6 +78,19 @@ def newest_runs(db: Database, job_id: str, *, limit: int, offset: int = 0) -> li
     return [run_of(row) for row in db.records("runs_newest", job_id=job_id, limit=limit, offset=offset)]
 
 
+class Neighbours(NamedTuple):
+    """The numbers of the stored runs of a job before and after a run, None for none."""
+
+    before: int | None
+    after: int | None
+
+
+def neighbours(db: Database, run: Run) -> Neighbours:
+    """Return the runs of the same job beside a run."""
+    row = db.row("run_neighbours", job_id=run.job_id, number=run.number)
+    return Neighbours(None, None) if row is None else record_of(Neighbours, row)
+
+
 def newest_of_jobs(db: Database, job_ids: Sequence[str], *, limit: int) -> dict[str, list[Run]]:
     """Return the newest runs of these jobs by job, newest first; a job without runs has no entry."""
     return _by_job(db.records("runs_newest_of_jobs", job_ids=write_json(list(job_ids)), limit=limit))

@@ -17,6 +17,7 @@ from rota.model.ids import created_ms
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.queue_order import NO_POOLS, POSITION_GAP
+from rota.rules.spans import WAITS, add_wait
 from rota.rules.stats import usage_tally
 from rota.store.driver import Database, Row
 from rota.store.rows import (
@@ -255,6 +256,14 @@ def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> N
     stored = value_of(db, "run_decisions", id=run_id)
     if stored is not None:
         db.execute("run_note", id=run_id, decisions=write_json(merge_objects(read_object(stored), decisions)))
+
+
+def note_wait(db: Database, run_id: str, waiting_for: WaitingFor, *, since: datetime, until: datetime | None) -> None:
+    """Add a wait at a gate to the decisions of a run: its spans show what it waited for."""
+    stored = value_of(db, "run_decisions", id=run_id)
+    if stored is not None:
+        waits = add_wait(read_object(stored).get(WAITS, ()), waiting_for, since=since, until=until)
+        note_decisions(db, run_id, {WAITS: waits})
 
 
 def note_end(db: Database, run_id: str, decisions: Mapping[str, Any], *, epoch: int | None) -> None:
