@@ -114,9 +114,9 @@ def test_every_tool_has_hints_and_a_schema_of_its_answers(tool: Tool) -> None:
     jsonschema.Draft202012Validator.check_schema(tool.output_schema)
     assert tool.output_schema["required"]
     assert set(tool.output_schema["properties"]) - set(tool.output_schema["required"]) >= {"warning"}
-    changes = {"schedule_job", "unschedule_job", "trigger_job", "ask_person"}
+    changes = {"schedule_job", "unschedule_job", "trigger_job", "look_again", "ask_person"}
     assert tool.annotations["readOnlyHint"] is (tool.name not in changes)
-    assert tool.annotations["destructiveHint"] is (tool.name in changes - {"trigger_job", "ask_person"})
+    assert tool.annotations["destructiveHint"] is (tool.name in ("schedule_job", "unschedule_job"))
     assert tool.annotations["idempotentHint"] is (tool.name != "trigger_job")
 
 
@@ -129,7 +129,7 @@ def test_an_answer_with_another_form_is_noticed(tools: Tools) -> None:
 def test_the_tools_are_those_of_the_document() -> None:
     assert list(TOOLS) == [
         *("schedule_job", "list_jobs", "search_jobs", "unschedule_job"),
-        *("preview_schedule", "trigger_job", "ask_person", "explain_job", "get_run"),
+        *("preview_schedule", "trigger_job", "look_again", "ask_person", "explain_job", "get_run"),
     ]
 
 
@@ -600,3 +600,37 @@ def test_every_answer_says_that_the_scheduler_is_switched_off(tools: Tools) -> N
     tools.project.applied("scheduler: {enabled: false}\n" + FILE)
     for tool, arguments in (("schedule_job", DAILY), ("list_jobs", {}), ("trigger_job", {"name": "plain"})):
         assert "switched off by `scheduler.enabled: false`" in tools.call(tool, **arguments)["warning"]
+
+
+# the next look, and sessions of authors
+
+
+PACED = FILE.replace("nightly:\n", "nightly:\n    pace: {min: 5m, max: 1d}\n", 1)
+
+
+def test_look_again_is_bounded_by_the_pace_and_said_in_the_answer(project: Project) -> None:
+    tools = Tools(project.applied(PACED.replace('cron: "0 2 * * *"', "interval: 6h")))
+    project.ok("trigger", "nightly")
+    inside = Tools(project, running(project, "nightly:1"))
+    answer = inside.call("look_again", after=7, why="the deploy\nis on")
+    assert (answer["after_seconds"], answer["bounded"]) == (300, True)
+    assert "by agent:" in project.ok("explain", "nightly")
+    assert "the deploy is on" in project.ok("explain", "nightly")
+    assert "only a run of a job" in tools.refusal("look_again", after=600, why="x")
+
+
+def test_look_again_in_a_job_without_pace_says_what_to_do(inside: Tools) -> None:
+    assert "has no `pace`" in inside.refusal("look_again", after=600, why="x")
+
+
+def test_a_job_in_the_session_of_its_author_reads_back_and_stays_so_when_it_changes(inside: Tools) -> None:
+    made = inside.call("schedule_job", **DAILY, session="mine")
+    assert made["job"]["settings"]["session"] == "mine"
+    changed = inside.call("schedule_job", name="watch", schedule="0 10 * * mon-fri")
+    assert changed["job"]["settings"]["session"] == "mine"
+    assert "that of nightly:1" in inside.project.ok("show", "watch")
+    assert inside.call("schedule_job", name="watch", session="new")["job"]["settings"]["session"] == "new"
+
+
+def test_a_person_has_no_session_for_a_job(tools: Tools) -> None:
+    assert "only a run of an agent has a session" in tools.refusal("schedule_job", **DAILY, session="mine")

@@ -131,7 +131,7 @@ _MISSED_RUN = KeyRequirement(
 )
 
 _NEEDED_BY = (
-    ("anchor first_run", (_INTERVAL,)),
+    ("anchor first_run pace", (_INTERVAL,)),
     ("jitter on_repeated_failure start_at end_at", (_IN_TIME, _REPEATING)),
     ("misfire misfire_grace except run_once finish_by quiet_hours wake", (_IN_TIME, _SCHEDULED)),
     ("misfire_limit", (_IN_TIME, _SCHEDULED, _ALL)),

@@ -103,6 +103,10 @@ def misfits(own: Keys, shape: JobShape) -> list[Problem]:
     if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
         message = "`anchor: fixed` needs one interval, and this job has an interval by mode"
         problems.append(Problem(message, "conflict", at=("anchor",), hint="remove this line, or write one duration"))
+    if "pace" in own and (isinstance(own.get("interval"), ByMode) or own.get("anchor") is Anchor.FIXED):
+        message = "`pace` needs one interval that counts from a run"
+        hint = "remove this line, or write one duration without `anchor: fixed`"
+        problems.append(Problem(message, "conflict", at=("pace",), hint=hint))
     if shape.python and own.get("isolate") is Isolate.THREAD:
         message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
         problems.append(Problem(message, "conflict", at=("isolate",), hint="remove this line, or `python:`"))

@@ -300,6 +300,11 @@ JOB = Map(
         Key("task", types.prompt, "Accepted spelling of `prompt`."),
         Key("run", types.function_name, "Work: a registered Python function, or module:function."),
         Key("group", types.poll_group, "Accepted from older files: `remote` is `needs_poll: true`, `local` is false."),
+        Key(
+            "pace",
+            types.pace,
+            "The bounds of the wait for the next run that a run chooses with `look_again`: {min: 5m, max: 1d}.",
+        ),
         Key("type", types.work_type, "Accepted from older files; must agree with the work: `script` is `run`."),
         *_POLICY_KEYS,
         *_SHARED_KEYS,
@@ -548,7 +553,7 @@ PROJECT = Map(
 
 
 _HELD = {
-    "": "description enabled finish_by labels ping on_repeated_failure priority retry wake",
+    "": "description enabled finish_by labels ping on_repeated_failure priority retry wake pace",
     "schedule": "timezone anchor first_run jitter except=excluded at start_at end_at run_once quiet_hours=quiet",
     "misfire": "misfire_grace=grace misfire_limit=limit misfire_max_age=max_age",
     "overlap": "queue_depth",

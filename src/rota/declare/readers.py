@@ -35,7 +35,7 @@ from rota.declare.problems import (
 )
 from rota.declare.yaml import WrittenFloat, WrittenInt
 from rota.model.records import PARAMS_LIMIT
-from rota.model.spec import ByMode, Condition, EnvValue, Limits, Member, Mode, Postcondition, Sandbox
+from rota.model.spec import ByMode, Condition, EnvValue, Limits, Member, Mode, Pace, Postcondition, Sandbox
 from rota.model.store_url import SQLITE, has_password, is_postgres
 from rota.model.store_url import shown as without_password
 from rota.rules.power import BATTERY, read_percent
@@ -397,6 +397,22 @@ def _named(condition: Condition) -> Condition:
         hint = f"write {BATTERY}(30%): above 30 percent, or without a battery"
         raise BadValue(f"{shown(condition.name)} has no percentage from 0 to below 100", hint=hint)
     return replace(condition, name=BATTERY, percent=percent)
+
+
+PACE_HINT = "write pace: {min: 5m, max: 1d}"
+
+
+def read_pace(value: Any) -> Pace:
+    """Return the bounds of the waits that runs choose: {min, max}."""
+    with ProblemList() as problems:
+        readers = {"min": read_duration, "max": read_duration}
+        found = read_keys(value, readers, problems=problems, hint=PACE_HINT, known="a pace has a min and a max")
+        missing = [name for name in readers if name not in value]
+        if missing and not problems.mistyped:
+            raise BadValue(f"has no {missing[0]}", code="missing_value", hint=PACE_HINT)
+    if found["min"] > found["max"]:
+        raise BadValue("min is longer than max", code="conflict", hint=PACE_HINT)
+    return Pace(**found)
 
 
 def _name(value: Any) -> str:

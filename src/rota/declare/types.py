@@ -199,6 +199,15 @@ exceptions = Value(
 )
 jitter_value = Value(problems.read_jitter, JITTER)
 argv = Value(readers.read_command, ARGV)
+pace = Value(
+    readers.read_pace,
+    {
+        "type": "object",
+        "properties": {"min": DURATION, "max": DURATION},
+        "required": ["min", "max"],
+        "additionalProperties": False,
+    },
+)
 gate = Value(
     readers.read_condition,
     {

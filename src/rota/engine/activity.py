@@ -1,21 +1,23 @@
-"""The current mode, pauses and gaps between ticks, read from the store."""
+"""The current mode, pauses and gaps between ticks, read from the store, and the waits that runs choose."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from rota.engine.membership.locks import worker_here
-from rota.model.clock import from_ms, from_ms_or_none, to_ms
-from rota.model.records import Run
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, iso, to_ms
+from rota.model.errors import InvalidValue
+from rota.model.records import Job, NextLook, Run
 from rota.model.spec import JobSpec, Mode, QuietPolicy
 from rota.model.states import Trigger
 from rota.rules.activity import mode_at, next_change
 from rota.rules.liveness import Ticks
 from rota.rules.schedule.blackouts import quiet_until
+from rota.rules.schedule.cursor import Cursor, cursor_after_wait, paced
 from rota.store.driver import Database
 from rota.store.tables import activity, jobs, processes
 from rota.store.tables import activity as activity_table
@@ -264,3 +266,74 @@ def _served_elsewhere(db: Database) -> bool:
 def unseen(db: Database, *, now: datetime) -> timedelta:
     """Return how long no tick looked, nothing where a serving process is the newest."""
     return read_ticks(db).unseen(now) if in_tick_mode(db) else timedelta()
+
+
+LOOK = "look_again"
+"""The key of the decisions of a run that asked for the next one."""
+MOVED = "moved"
+"""The key of the decisions of the run that was asked for."""
+
+
+def look_again(db: Database, run: Run, after: timedelta, why: str, *, author: str, now: datetime) -> NextLook:
+    """Move the next instant of a run's job; while a scheduled chain of the job is unfinished, its end does."""
+    job = jobs.job_by_id(db, run.job_id)
+    if job.spec.pace is None:
+        hint = "end this run with a report; a person can add `pace: {min: 5m, max: 1d}` to the job"
+        raise InvalidValue(f"{job.name} has no `pace`, so its runs cannot choose the next one", hint=hint)
+    if not job.schedules:
+        raise InvalidValue(f"{job.name} has no next run: it is disabled or over", hint="end this run with a report")
+    look = NextLook(run.handle, author, why, paced(job.spec.pace, after), now)
+    if not job.spec.schedule.follows_runs:
+        raise InvalidValue(f"the runs of {job.name} do not decide when the next one is: it has a fixed schedule")
+    if (job.next_for or job.held_for) is not None:
+        look = _move_now(db, job, look, now=now)
+    from rota.store.tables import runs
+
+    jobs.save_look(db, job.id, look)
+    runs.note_decisions(db, run.id, {LOOK: _told_of(look)})
+    return look
+
+
+def _move_now(db: Database, job: Job, look: NextLook, *, now: datetime) -> NextLook:
+    cursor = cursor_after_wait(job, look.after, now=now)
+    jobs.move_cursor(
+        db,
+        job,
+        next_for=cursor.next_for,
+        next_at=cursor.next_at,
+        anchored_at=job.anchored_at,
+        fire_number=job.fire_number,
+    )
+    return NextLook(look.run, look.author, look.why, look.after, look.asked_at, cursor.next_for)
+
+
+def wanted_wait(db: Database, job: Job) -> timedelta | None:
+    """Return the wait that a run of the unfinished chain of a job asked for; None for none."""
+    look = jobs.next_look(db, job.id) if job.spec.pace is not None else None
+    if look is None or look.next_for is not None or job.spec.pace is None:
+        return None
+    return paced(job.spec.pace, look.after)
+
+
+def plan_look(db: Database, job: Job, cursor: Cursor) -> None:
+    """Store the instant that the end of a chain gave to the next run that was asked for."""
+    look = jobs.next_look(db, job.id)
+    if look is not None and cursor.next_for is not None:
+        moved = NextLook(look.run, look.author, look.why, look.after, look.asked_at, cursor.next_for)
+        jobs.save_look(db, job.id, moved)
+    else:
+        jobs.forget_look(db, job.id)
+
+
+def take_look(db: Database, job: Job) -> dict[str, Any] | None:
+    """Return, for the run of a job that fires, which run asked for it; forget the request."""
+    look = jobs.next_look(db, job.id) if job.spec.pace is not None else None
+    if look is None or look.next_for is None:
+        return None
+    jobs.forget_look(db, job.id)
+    return _told_of(look) if look.next_for == job.next_for else None
+
+
+def _told_of(look: NextLook) -> dict[str, Any]:
+    told = {"run": look.run, "by": look.author, "why": look.why, "after_ms": look.after // MILLISECOND}
+    return told if look.next_for is None else {**told, "next_for": iso(look.next_for)}

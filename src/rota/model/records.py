@@ -80,6 +80,17 @@ class Job(Struct, frozen=True):
         return self.made is not None and self.made.expires_at is not None and self.made.expires_at <= now
 
 
+class NextLook(Struct, frozen=True):
+    """The next run of a job as a run of it asked for it; `next_for` None: the end of the chain plans it."""
+
+    run: str
+    author: str
+    why: str
+    after: timedelta
+    asked_at: datetime
+    next_for: datetime | None = None
+
+
 class Run(Struct, frozen=True):
     """One intended execution, from QUEUED to a final status."""
 

@@ -443,6 +443,8 @@ class AgentWork(Struct, frozen=True):
     max_concurrent: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
     session: SessionMode = SessionMode.FRESH
+    session_of: str = ""
+    """The run whose session the first run of the job continues; empty: none."""
     carry: tuple[Carry, ...] = ()
     workspace: Workspace = Workspace.PROJECT
     after: AfterStep | None = None
@@ -612,6 +614,13 @@ class Retention(Struct, frozen=True):
     output: timedelta | None = timedelta(days=30)
 
 
+class Pace(Struct, frozen=True):
+    """The bounds within which a run may choose how long its job waits for the next one."""
+
+    min: timedelta
+    max: timedelta
+
+
 class JobSpec(Struct, frozen=True):
     """A job's whole definition."""
 
@@ -640,6 +649,8 @@ class JobSpec(Struct, frozen=True):
     """The health check that hears of each start and end."""
     wake: bool = False
     """Whether the machine is woken for its instants."""
+    pace: Pace | None = None
+    """The bounds of the waits that its runs choose; None: the interval alone counts."""
 
     @property
     def notifies(self) -> bool:

@@ -71,7 +71,8 @@ def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> Expl
         view = job_view(db, jobs.job_by_id(db, subject.job_id))
         return _explain_run(db, view, subject, held=held, now=now, job_lines=())
     view = job_view(db, subject)
-    lines = explain_job(subject, state=view.state, unfinished=view.unfinished, now=now)
+    look = jobs.next_look(db, subject.id)
+    lines = explain_job(subject, state=view.state, unfinished=view.unfinished, now=now, look=look)
     if switched_off(db, held):
         lines.append(ExplainLine("scheduler", SWITCHED_OFF))
     running = [run for run in view.unfinished if run.status is not Status.QUEUED]

@@ -201,6 +201,9 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
 
 
 def _further_pairs(spec: JobSpec) -> SpecPairs:
+    if spec.pace is not None:
+        least, most = say_duration(spec.pace.min), say_duration(spec.pace.max)
+        yield "pace", f"its runs choose the wait for the next one, {least} to {most}"
     if spec.wake:
         yield "wake", "wakes the machine for its instants"
     if spec.ping is not None:

@@ -11,7 +11,7 @@ from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.amounts import counted
 from rota.model.clock import MILLISECOND, say_duration
 from rota.model.questions import Question
-from rota.model.records import POSTCONDITION, Abandoned, Claim, Execution, Job, Run, Worktree, cut
+from rota.model.records import POSTCONDITION, Abandoned, Claim, Execution, Job, NextLook, Run, Worktree, cut
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.budgets import say_estimated, say_gate, say_usage
@@ -124,6 +124,7 @@ def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
     lull = "except" if run.reason is Reason.EXCLUDED else "quiet hours"
     lines: list[tuple[str, str | None]] = [
         ("due", _due(facts, now)),
+        ("moved", _moved_run(run)),
         ("mode", say_mode_of_run(run)),
         (lull, say_lull_of_run(run, spec.schedule, now=now)),
         ("misfire", _misfire(facts)),
@@ -153,6 +154,7 @@ def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
             ("asked", f"question {one.number}: {cut(plain(one.text), TEXT_SHOWN)}: {say_answer(one)}")
             for one in facts.questions
         ),
+        ("look again", _asked_for(run)),
         ("then", _then(facts, now)),
     ]
     return [ExplainLine(label, text) for label, text in lines if text is not None]
@@ -499,8 +501,13 @@ def _then(facts: Facts, now: datetime) -> str:
     return "; ".join(part for part in (hold, followed, fires) if part)
 
 
-def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetime) -> list[ExplainLine]:
-    """Return a job's own lines: its state, its schedule and when it fires next or why not."""
+def explain_job(
+    job: Job, *, state: str, unfinished: Sequence[Run], now: datetime, look: NextLook | None = None
+) -> list[ExplainLine]:
+    """Return a job's own lines: its state, its schedule and when it fires next or why not.
+
+    `look`: the next run that a run of the job asked for.
+    """
     running = [run.handle for run in unfinished if run.status is not Status.QUEUED]
     queued = [run.handle for run in unfinished if run.status is Status.QUEUED]
     states = [
@@ -519,8 +526,35 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         ("created", jobs.say_made(job, now=now)),
         *(jobs.say_brief(agent) if agent is not None else ()),
         ("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
+        ("moved", _say_look(job, look)),
     ]
     return [ExplainLine(label, text) for label, text in lines if text is not None]
+
+
+def _say_look(job: Job, look: NextLook | None) -> str | None:
+    """Return which run moved the next instant of a job, None if none did."""
+    if look is None or (look.next_for is not None and look.next_for not in (job.next_for, job.held_for)):
+        return None
+    return _moved(look.author, look.run, look.after, look.why)
+
+
+def _moved(author: str, run: str, after: timedelta, why: str) -> str:
+    return f"by {plain(author)} in {run}, {say_duration(after)} after a run: {cut(plain(why), TEXT_SHOWN)}"
+
+
+def _moved_run(run: Run) -> str | None:
+    """Return which run asked for this one, None if none did."""
+    told = run.decisions.get("moved")
+    return None if told is None else _moved(told["by"], told["run"], told["after_ms"] * MILLISECOND, told["why"])
+
+
+def _asked_for(run: Run) -> str | None:
+    """Return the next run that a run asked for, None if it asked for none."""
+    told = run.decisions.get("look_again")
+    if told is None:
+        return None
+    wait = say_duration(told["after_ms"] * MILLISECOND)
+    return f"asked for the next run {wait} later: {cut(plain(told['why']), TEXT_SHOWN)}"
 
 
 def _failures(job: Job, now: datetime) -> list[str]:

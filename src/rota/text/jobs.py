@@ -125,7 +125,8 @@ _PLACES = {
 def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
     """Yield the context of an agent job's runs beyond their task, with labels."""
     if work.session is SessionMode.RESUME:
-        yield "session", "resume: each run continues the newest one"
+        first = f", the first one that of {work.session_of}" if work.session_of else ""
+        yield "session", f"resume: each run continues the newest one{first}"
     if work.carry:
         yield "carry", " and ".join(_CARRIED[word] for word in work.carry)
     if work.workspace in _PLACES:

@@ -37,6 +37,7 @@ from rota.model.spec import (
     OutputPolicy,
     Overlap,
     OverlapPolicy,
+    Pace,
     Postcondition,
     QuietHours,
     QuietPolicy,
@@ -194,6 +195,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
     word = schedule_word(schedule)
     policy = draw(st.sampled_from(MisfirePolicy)) if word else default_misfire(word)
     overlap = draw(st.sampled_from(OverlapPolicy))
+    follows = schedule.interval is not None and schedule.follows_runs
     spec = JobSpec(
         name=name,
         work=work,
@@ -220,6 +222,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
         enabled=draw(st.booleans()),
         description=draw(TEXT | st.just("")),
         ping=draw(PINGS),
+        pace=draw(PACES) if follows else None,
         wake=draw(st.booleans()) if word in ("cron", "interval", "at") else False,
     )
     repeated = (
@@ -228,6 +231,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
     return replace(spec, retry=draw(RETRIES), on_repeated_failure=repeated)
 
 
+PACES = st.none() | st.just(Pace(timedelta(minutes=5), timedelta(days=1)))
 PINGS = st.none() | st.sampled_from(
     [
         read_ping("https://hc.example.net/a"),

@@ -161,6 +161,8 @@ def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: st
     if work.session is SessionMode.RESUME:
         session = work_items.session_of(db, job_id, adapter=work.adapter, worker_id=worker_id)
         brief = replace(brief, session=session)
+        if session is None and work.session_of:
+            brief = _inherited(db, brief, work, worker_id=worker_id)
     if Carry.LAST_SUMMARY in work.carry:
         last = work_items.last_completed(db, job_id)
         brief = replace(brief, last_summary=last.summary if last else None)
@@ -169,6 +171,15 @@ def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: st
     if limited:
         brief = _continued(db, claimed, brief, worker_id=worker_id)
     return replace(brief, results=_results(db, claimed, jobs)) if jobs else brief
+
+
+def _inherited(db: Database, brief: Brief, work: AgentWork, *, worker_id: str) -> Brief:
+    """Return a brief with the session of the run that created the job, once it has ended here: a copy if possible."""
+    run = runs.run_by_handle(db, work.session_of)
+    if run is None or not run.status.final or not run.session_id or run.worker_id != worker_id:
+        return brief
+    session = chats.session_spent(db, run.job_id, run.session_id, adapter=work.adapter)
+    return replace(brief, session=session, apart=adapter(work.adapter, work.options).capabilities.fork)
 
 
 def _continued(db: Database, claimed: Claimed, brief: Brief, *, worker_id: str) -> Brief:

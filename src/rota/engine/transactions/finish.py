@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import asdict, replace
 
 from rota import faults
-from rota.engine.activity import note_agents
+from rota.engine.activity import note_agents, plan_look, wanted_wait
 from rota.engine.transactions import agents, budgets, groups, notifications, poll, questions
 from rota.engine.transactions.insert import RunRef, create_run, in_its_lane
 from rota.model.agents import AgentSession
@@ -465,9 +465,16 @@ def _move_cursor(db: Database, job: Job, ended: runs.FinishedRun, first_started_
     if not job.schedules:
         _use_up_while_off(db, job, ended)
         return
+    wait = wanted_wait(db, job)
     cursor = cursor_after_chain(
-        job, scheduled_for=ended.scheduled_for, first_started_at=first_started_at, finished_at=ended.finished_at
+        job,
+        scheduled_for=ended.scheduled_for,
+        first_started_at=first_started_at,
+        finished_at=ended.finished_at,
+        wait=wait,
     )
+    if wait is not None:
+        plan_look(db, job, cursor)
     skipped = ended.status is Status.SKIPPED
     if schedule.at is not None or (schedule.run_once and not (skipped and cursor.next_for)):
         _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=ended.finished_at)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota import faults
-from rota.engine.activity import _activity, unseen
+from rota.engine.activity import MOVED, _activity, take_look, unseen
 from rota.engine.transactions.enqueue import active_for, enqueue, skip, skip_planned
 from rota.engine.transactions.insert import RunRef
 from rota.model.clock import MILLISECOND, iso
@@ -34,6 +34,9 @@ from rota.rules.schedule.plan import (
 from rota.store.driver import Database
 from rota.store.tables import activity as activity_table
 from rota.store.tables import jobs, run_queries
+
+Moved = Mapping[str, Any] | None
+"""The request of an earlier run for this instant."""
 
 
 class Fired(Struct, frozen=True):
@@ -98,16 +101,17 @@ def _fire(db: Database, job: Job, *, as_of: datetime, now: datetime) -> Fired:
 def _carry_out(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> Fired:
     _move(db, job, plan, now=now)
     faults.point("fire.cursor_moved")
+    moved = take_look(db, job)
     born: dict[str, RunRef] = {}
     names: dict[str, str] = {}
     skips: list[tuple[RunRef, Reason, int | None]] = []
     for step in plan.steps:
         if isinstance(step, PlannedRun):
-            run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born=born, now=now)
+            run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born=born, moved=moved, now=now)
             names[planned_handle(step.scheduled_for)] = run.handle
         else:
             told = replace(step, blocking=names.get(step.blocking or "", step.blocking))
-            skips.append((_skip(db, job, told, now=now), step.reason, step.count))
+            skips.append((_skip(db, job, told, moved=moved, now=now), step.reason, step.count))
     faults.point("fire.rows_written")
     return Fired(job.name, tuple(born.values()), tuple(skips), notifies=job.spec.notifies)
 
@@ -141,7 +145,9 @@ def _move(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> None:
     assert moved, "the job was read in this transaction"
 
 
-def _enqueue(db: Database, job: Job, step: PlannedRun, *, born: Mapping[str, RunRef], now: datetime) -> RunRef:
+def _enqueue(
+    db: Database, job: Job, step: PlannedRun, *, born: Mapping[str, RunRef], moved: Moved, now: datetime
+) -> RunRef:
     verdict = verdict_among(step, {planned: run.id for planned, run in born.items()})
     return enqueue(
         db,
@@ -151,13 +157,13 @@ def _enqueue(db: Database, job: Job, step: PlannedRun, *, born: Mapping[str, Run
         now=now,
         slot_key=step.slot_key,
         scheduled_for=step.scheduled_for,
-        decisions=_decisions(job, step, {"verdict": verdict_word(verdict)}),
+        decisions=_decisions(job, step, {"verdict": verdict_word(verdict)}, moved=moved),
     )
 
 
-def _skip(db: Database, job: Job, step: PlannedSkip, *, now: datetime) -> RunRef:
+def _skip(db: Database, job: Job, step: PlannedSkip, *, moved: Moved, now: datetime) -> RunRef:
     overlap = {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None
-    decisions = _decisions(job, step, overlap)
+    decisions = _decisions(job, step, overlap, moved=moved)
     return skip_planned(db, job, step, now=now, error=_why_not(job, step, now), decisions=decisions)
 
 
@@ -169,10 +175,14 @@ def _why_not(job: Job, step: PlannedSkip, now: datetime) -> str | None:
     return f"{step.blocking} was not finished" if step.blocking else None
 
 
-def _decisions(job: Job, step: PlannedRun | PlannedSkip, overlap: dict[str, Any] | None) -> dict[str, Any]:
+def _decisions(
+    job: Job, step: PlannedRun | PlannedSkip, overlap: dict[str, Any] | None, *, moved: Moved
+) -> dict[str, Any]:
     """Return what only this moment knows and `explain` will tell."""
     late = step.late_by // MILLISECOND
     told: dict[str, Any] = {"late_ms": late}
+    if moved is not None:
+        told |= {MOVED: moved}
     if job.mode is not None:
         told |= {"mode": job.mode.value, "every_ms": None if job.interval is None else job.interval // MILLISECOND}
     if step.unseen > job.spec.misfire.grace:

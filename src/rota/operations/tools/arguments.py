@@ -86,6 +86,11 @@ class ScheduleJob(Times):
         "", max_length=TEXT_LIMIT, description="The agent: one of this project, or anthropic, openai, google."
     )
     model: str = Field("", max_length=TEXT_LIMIT, description="The model; the agent's own when absent.")
+    session: Literal["new", "mine"] = Field(
+        "new",
+        description="Whether its first run begins a new session, or continues that of the calling run, "
+        "which has ended by then; each later run continues the one before.",
+    )
     labels: list[Word] = Field(default_factory=list, max_length=LABELS, description="Labels for search.")
     notify_telegram_chat_id: int = Field(
         0,
@@ -172,6 +177,13 @@ class Permission(Arguments):
     input: dict[str, Any] = Field(default_factory=dict, description="Its exact arguments.")
 
 
+class LookAgain(Arguments):
+    """When the job of the calling run runs next, and why."""
+
+    after: int = Field(ge=1, le=MAX_INTERVAL_SECONDS, description="Seconds from the end of this run to the next one.")
+    why: str = Field(min_length=1, max_length=500, description="The reason, for the people who read the schedule.")
+
+
 class AskPerson(Arguments):
     """A question to a person."""
 
@@ -249,6 +261,7 @@ def settings_of(spec: JobSpec) -> dict[str, Any]:
         "overlap_policy": spec.overlap.policy.value,
         "provider": agent.agent if agent is not None else "",
         "model": (agent.model if agent is not None else None) or "",
+        "session": "mine" if agent is not None and agent.session_of else "new",
         "labels": list(spec.labels),
         "notify_telegram_chat_id": chat,
     }

@@ -58,6 +58,7 @@ _SETTINGS: dict[str, Schema] = {
     "overlap_policy": _TEXT,
     "provider": _TEXT,
     "model": _TEXT,
+    "session": _TEXT,
     "labels": _list(_TEXT),
     "notify_telegram_chat_id": {"type": "integer"},
 }
@@ -155,6 +156,14 @@ TOOLS: Mapping[str, Described] = {
         "with get_run. Refused while the job is disabled, waits for approval, or still runs.",
         changes=True,
         idempotent=False,
+    ),
+    "look_again": Described(
+        arguments.LookAgain,
+        _answer({"after_seconds": _COUNT, "bounded": _FLAG, "next_run": _TIME_OR_NULL, "next": _TEXT}),
+        "Choose when your own job runs next, once, within the bounds that its owner set (`pace`). Use it when you know "
+        "better than the interval when there is something to see: soon while work is in progress, later when nothing "
+        "happens. `bounded` tells that the bounds changed your wait. Refused for a job without `pace`.",
+        changes=True,
     ),
     "ask_person": Described(
         arguments.AskPerson,

@@ -10,14 +10,23 @@ from msgspec.structs import replace
 
 from rota.agents.registry import adapter
 from rota.declare.entries import notes_on
+from rota.engine.activity import look_again
 from rota.engine.membership.control import wake
-from rota.model.clock import Clock
-from rota.model.errors import OverlapRefused, RotaError, ToolArguments, TooManyQuestions, UnknownJob, UnknownTool
+from rota.model.clock import Clock, iso
+from rota.model.errors import (
+    InvalidValue,
+    OverlapRefused,
+    RotaError,
+    ToolArguments,
+    TooManyQuestions,
+    UnknownJob,
+    UnknownTool,
+)
 from rota.model.ids import is_id
 from rota.model.notifications import Event
 from rota.model.proposals import AgentPolicy, Author
-from rota.model.records import Job
-from rota.model.spec import JobSpec
+from rota.model.records import Job, NextLook
+from rota.model.spec import AgentWork, JobSpec, SessionMode
 from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.operations.admin.secrets import notes_on_targets
 from rota.operations.jobs import find_job, job_view
@@ -35,7 +44,7 @@ from rota.rules.agents import held_back
 from rota.rules.schedule.preview import next_fires
 from rota.store.driver import Database, Store
 from rota.store.migrate import require_schema
-from rota.store.tables import jobs
+from rota.store.tables import jobs, runs
 
 OPTIONAL_KEYS = ("timezone", "timeout_seconds", "provider", "model", "labels")
 TELEGRAM_EVENTS = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.value]
@@ -43,13 +52,16 @@ TELEGRAM_EVENTS = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.va
 
 def schedule(ctx: ToolContext, wanted: arguments.ScheduleJob) -> Answer:
     """Answer `schedule_job`; a change of a job keeps what is not given."""
+    asked = "session" in wanted.model_fields_set
     wanted = ctx.store.read(partial(_complete, wanted=wanted, ctx=ctx))
     for key in ("task", "provider", "model"):
         arguments.refuse_hiding(key, getattr(wanted, key))
     if not wanted.task.strip():
         raise ToolArguments("task: is empty", hint="give the complete task for the agent")
     now = ctx.now()
-    put = ctx.store.write(partial(put_made, wanted=_declared(ctx, wanted), maker=ctx.maker, policy=ctx.policy, now=now))
+    with_session = partial(_with_session, ctx=ctx, mine=wanted.session == "mine", asked=asked)
+    spec = ctx.store.read(partial(with_session, spec=_declared(ctx, wanted)))
+    put = ctx.store.write(partial(put_made, wanted=spec, maker=ctx.maker, policy=ctx.policy, now=now))
     wake(ctx.state)
     spec = put.job.spec
     answer: Answer = {"result": put.done, "job": _job(ctx, put.job), "notice": NOTICE}
@@ -82,6 +94,8 @@ def _keys(ctx: ToolContext, wanted: arguments.ScheduleJob) -> dict[str, Any]:
     keys |= {key: value for key in OPTIONAL_KEYS if (value := getattr(wanted, key))}
     if wanted.notify_telegram_chat_id:
         keys["notify"] = {"telegram": wanted.notify_telegram_chat_id, "on": TELEGRAM_EVENTS, "remind": "always"}
+    if wanted.session == "mine":
+        keys["session"] = SessionMode.RESUME.value
     if wanted.run_once and "at" not in keys:
         keys["run_once"] = True
     limits = ctx.maker.limits
@@ -104,6 +118,30 @@ def _declared(ctx: ToolContext, wanted: arguments.ScheduleJob) -> JobSpec:
         spec = reads.declare(ctx, wanted.name, keys={**keys, **limits})
     assert spec.work.agent is not None
     return replace(spec, work=replace(spec.work, agent=replace(spec.work.agent, after=None)))
+
+
+def _with_session(db: Database, spec: JobSpec, ctx: ToolContext, *, mine: bool, asked: bool) -> JobSpec:
+    """Return the definition with the run whose session it continues: the calling one if it is `asked` for now."""
+    work = spec.work.agent
+    if not mine or work is None:
+        return spec
+    stored = None if asked else jobs.job_by_name(db, spec.name)
+    before = stored.spec.work.agent if stored is not None else None
+    if before is not None:
+        return _continuing(spec, work, before.session_of)
+    run = None if ctx.maker.run_id is None else runs.run_by_id(db, ctx.maker.run_id)
+    own = None if run is None else jobs.version_spec(db, run.job_id, run.version).work.agent
+    if run is None or own is None:
+        hint = "leave it out: the job begins a session of its own"
+        raise ToolArguments("session: only a run of an agent has a session", hint=hint)
+    if (own.adapter, own.account) != (work.adapter, work.account):
+        hint = "leave out `provider`, or `session`"
+        raise ToolArguments(f"session: {work.agent} cannot continue a session of {own.agent}", hint=hint)
+    return _continuing(spec, work, run.handle)
+
+
+def _continuing(spec: JobSpec, work: AgentWork, handle: str) -> JobSpec:
+    return replace(spec, work=replace(spec.work, agent=replace(work, session_of=handle)))
 
 
 def _job(ctx: ToolContext, job: Job) -> Answer:
@@ -167,6 +205,28 @@ def ask(ctx: ToolContext, wanted: arguments.AskPerson) -> Answer:
     return {"question": found.number, "state": found.state.value, "answer": found.answer, "next": asked.next}
 
 
+def look(ctx: ToolContext, wanted: arguments.LookAgain) -> Answer:
+    """Answer `look_again`."""
+    arguments.refuse_hiding("why", wanted.why)
+
+    def move(db: Database) -> NextLook:
+        run = None if ctx.maker.run_id is None else runs.run_by_id(db, ctx.maker.run_id)
+        if run is None:
+            raise InvalidValue("only a run of a job can choose its next one", hint="use schedule_job")
+        why = " ".join(wanted.why.split())
+        return look_again(db, run, timedelta(seconds=wanted.after), why, author=ctx.maker.name, now=ctx.now())
+
+    look = ctx.store.write(move)
+    wake(ctx.state)
+    seconds = int(look.after.total_seconds())
+    return {
+        "after_seconds": seconds,
+        "bounded": seconds != wanted.after,
+        "next_run": None if look.next_for is None else iso(look.next_for),
+        "next": "finish this run; the wait begins with its end" if look.next_for is None else "the job waits",
+    }
+
+
 HANDLERS: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
     "schedule_job": schedule,
     "list_jobs": reads.list_all,
@@ -174,6 +234,7 @@ HANDLERS: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
     "unschedule_job": unschedule,
     "preview_schedule": reads.preview,
     "trigger_job": start,
+    "look_again": look,
     "ask_person": ask,
     "explain_job": reads.why,
     "get_run": reads.get_run,

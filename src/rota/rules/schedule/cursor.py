@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rota.model.clock import parse_duration
 from rota.model.errors import IntervalParseError, InvalidDuration, InvalidInstant, InvalidValue
 from rota.model.records import Job
-from rota.model.spec import Anchor, FirstRun, Jitter, JobSpec, Mode, Schedule
+from rota.model.spec import Anchor, FirstRun, Jitter, JobSpec, Mode, Pace, Schedule
 from rota.rules.schedule.instants import delay, fires_at, first_instant, next_instant, within_bounds
 
 
@@ -40,18 +40,24 @@ def first_cursor(spec: JobSpec, *, created_at: datetime, mode: Mode = Mode.ACTIV
 
 
 def cursor_after_chain(
-    job: Job, *, scheduled_for: datetime, first_started_at: datetime | None, finished_at: datetime
+    job: Job,
+    *,
+    scheduled_for: datetime,
+    first_started_at: datetime | None,
+    finished_at: datetime,
+    wait: timedelta | None = None,
 ) -> Cursor:
     """Return the cursor after a scheduled run and its retries are final.
 
     Completion and start anchors move on. A run_once job whose chain was skipped continues with the next instant, so
-    that every instant has its row. Other cursors moved at the fire.
+    that every instant has its row. Other cursors moved at the fire. `wait`: the wait that a run asked for, in place of
+    the interval.
     """
     schedule = job.spec.schedule
     if not job.schedules:
         return NOWHERE
     if schedule.follows_runs:
-        nominal = _anchored(job, first_started_at, finished_at)
+        nominal = _anchored(job, first_started_at, finished_at, interval=wait or job.interval)
     elif schedule.run_once and job.next_for is None:
         nominal = next_instant(schedule, after=scheduled_for, created_at=job.created_at)
     else:
@@ -132,8 +138,24 @@ def _first_of_interval(schedule: Schedule, created_at: datetime, interval: timed
     return within_bounds(schedule, created_at + interval if waits else created_at)
 
 
-def _anchored(job: Job, first_started_at: datetime | None, finished_at: datetime) -> datetime | None:
-    schedule, interval = job.spec.schedule, job.interval
+def cursor_after_wait(job: Job, wait: timedelta, *, now: datetime) -> Cursor:
+    """Return the cursor of a job that waits from now on."""
+    return cursor_of(job, within_bounds(job.spec.schedule, now + wait))
+
+
+def paced(pace: Pace, wait: timedelta) -> timedelta:
+    """Return a wait within the bounds of a job.
+
+    >>> paced(Pace(timedelta(minutes=5), timedelta(days=1)), timedelta(days=3))
+    datetime.timedelta(days=1)
+    """
+    return min(max(wait, pace.min), pace.max)
+
+
+def _anchored(
+    job: Job, first_started_at: datetime | None, finished_at: datetime, *, interval: timedelta | None
+) -> datetime | None:
+    schedule = job.spec.schedule
     if interval is None:
         return None
     if schedule.anchor is Anchor.START and first_started_at is not None:

@@ -38,6 +38,18 @@ SELECT min(next_at) FROM job WHERE next_at IS NOT NULL
 -- name: job_next_wake
 SELECT min(job.next_at) FROM waking JOIN job ON job.id = waking.job_id WHERE job.next_at IS NOT NULL
 
+-- name: look_save
+INSERT INTO next_look (job_id, run, author, why, after_ms, asked_at, next_for)
+VALUES (:job_id, :run, :author, :why, :after_ms, :asked_at, :next_for)
+ON CONFLICT (job_id) DO UPDATE SET run = excluded.run, author = excluded.author, why = excluded.why,
+    after_ms = excluded.after_ms, asked_at = excluded.asked_at, next_for = excluded.next_for
+
+-- name: look_of
+SELECT run, author, why, after_ms, asked_at, next_for FROM next_look WHERE job_id = :job_id
+
+-- name: look_forget
+DELETE FROM next_look WHERE job_id = :job_id
+
 -- name: job_next_due_but
 SELECT next_at FROM job WHERE next_at IS NOT NULL AND name <> :name ORDER BY next_at LIMIT 1
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from rota.model.clock import from_ms, to_ms, to_ms_or_none
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.ids import new_id
 from rota.model.proposals import AgentPolicy, Provenance
-from rota.model.records import Job
+from rota.model.records import Job, NextLook
 from rota.model.serialize import decode, encode, encode_changed
 from rota.model.spec import JobSpec
 from rota.store.driver import Database
@@ -80,6 +80,34 @@ def next_due(db: Database) -> datetime | None:
 def next_wake(db: Database) -> datetime | None:
     """Return the earliest next instant of the jobs that wake the machine."""
     return instant_of(db, "job_next_wake")
+
+
+def save_look(db: Database, job_id: str, look: NextLook) -> None:
+    """Store the next run of a job as a run of it asked for it."""
+    db.execute(
+        "look_save",
+        job_id=job_id,
+        run=look.run,
+        author=look.author,
+        why=look.why,
+        after_ms=look.after // MILLISECOND,
+        asked_at=to_ms(look.asked_at),
+        next_for=to_ms_or_none(look.next_for),
+    )
+
+
+def next_look(db: Database, job_id: str) -> NextLook | None:
+    """Return the next run that a run of a job asked for, None for none."""
+    row = db.row("look_of", job_id=job_id)
+    if row is None:
+        return None
+    run, author, why, after, asked_at, next_for = row
+    return NextLook(run, author, why, after * MILLISECOND, from_ms(asked_at), from_ms_or_none(next_for))
+
+
+def forget_look(db: Database, job_id: str) -> None:
+    """Delete the next run that a run of a job asked for."""
+    db.execute("look_forget", job_id=job_id)
 
 
 def next_due_but(db: Database, name: str) -> datetime | None:
