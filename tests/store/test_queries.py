@@ -48,7 +48,7 @@ def uses_in(file: Path) -> list[Use]:
         if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
             first = node.args[0] if node.args else None
         elif isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
-            first = node.args[1]
+            first = node.args[1] if len(node.args) > 1 else None
         else:
             continue
         if isinstance(first, ast.Constant) and isinstance(first.value, str) and NAME.fullmatch(first.value):
