@@ -6,6 +6,7 @@ from collections.abc import Callable
 from bench import (
     api,
     claim,
+    clock,
     commands,
     enqueue,
     idle,
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "usage": usage.measure,
     "idle": idle.measure,
     "simulate": simulate.measure,
+    "clock": clock.measure,
     "api": api.measure,
     "pages": pages.measure,
     "postgres": postgres.measure,
