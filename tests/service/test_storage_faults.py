@@ -418,7 +418,7 @@ def test_damage_is_found_beside_the_work_after_an_unclean_stop(project: Project)
         file.write(b"\xee" * size)
     project.serve()
     until(lambda: "is damaged" in attention(project), what="status to show the damage")
-    assert "database is corrupt" in project.log()
+    until(lambda: "database is corrupt" in project.log(), what="the log to show the damage")
 
 
 def test_a_log_left_by_something_else_is_not_taken_for_ours(project: Project) -> None:
