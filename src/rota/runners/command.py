@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -275,6 +276,8 @@ class CommandRunner:
         self._spawner = spawner
         self._state = state
         self._slack = slack
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="rota-files")
+        """Makes the folders of runs: a new name takes as long as the rest of a start, and waits for commits."""
         self._watches: dict[ProcessIdentity, Watch] = {}
         self._early: dict[ProcessIdentity, bool] = {}
         """Stops of keepers without a watch yet, and whether at once."""
@@ -288,7 +291,7 @@ class CommandRunner:
 
         SpawnFailed concerns this run, StorageFull all runs.
         """
-        _write_files(launch, folder)
+        await asyncio.get_running_loop().run_in_executor(self._files, _write_files, launch, folder)
         return await self._spawner.spawn(launch, folder)
 
     async def outcome(self, folder: Path, keeper: ProcessIdentity, work: Work | None = None) -> Outcome:

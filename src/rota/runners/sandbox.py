@@ -61,14 +61,16 @@ def enclose(
 ) -> tuple[str, ...]:
     """Return a command with the sandbox and the limits of its work around it; raise SpawnFailed if one is missing."""
     sandbox, limits = work.sandbox, work.limits
-    places = _places(sandbox, surroundings, cwd, further=further)
-    if sandbox is not None and sandbox.image:
-        _require(sandbox.runtime)
-        variables = container_variables(env, {variable.name for variable in work.env} | set(work.env_pass))
-        rootless = sandbox.runtime == PODMAN and os.geteuid() != 0
-        user, limits = "" if rootless else f"{os.getuid()}:{os.getgid()}", limits or sandbox.limits
-        return container_argv(sandbox, places, argv, run_id=run.run_id, variables=variables, limits=limits, user=user)
     if sandbox is not None:
+        places = _places(sandbox, surroundings, cwd, further=further)
+        if sandbox.image:
+            _require(sandbox.runtime)
+            variables = container_variables(env, {variable.name for variable in work.env} | set(work.env_pass))
+            rootless = sandbox.runtime == PODMAN and os.geteuid() != 0
+            user, limits = "" if rootless else f"{os.getuid()}:{os.getgid()}", limits or sandbox.limits
+            return container_argv(
+                sandbox, places, argv, run_id=run.run_id, variables=variables, limits=limits, user=user
+            )
         program = _require(BUBBLEWRAP)
         if sandbox.hosts:
             argv = (*_proxy("enter"), "{channel}", "--", *argv)
@@ -108,17 +110,17 @@ def _proxy(verb: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(PROXY), verb)
 
 
-def _places(sandbox: Sandbox | None, surroundings: RunSurroundings, cwd: str, *, further: FurtherPaths) -> Enclosure:
+def _places(sandbox: Sandbox, surroundings: RunSurroundings, cwd: str, *, further: FurtherPaths) -> Enclosure:
     """Return the places of a run: in a container under the names that the run knows, else where they really are."""
-    paths = (_absolute(path, surroundings.project) for path in (sandbox.write if sandbox else ()))
+    paths = (_absolute(path, surroundings.project) for path in sandbox.write)
     write = (*(path for path in paths if os.path.exists(path)), *further.write)
     own = cwd, str(surroundings.folder), str(surroundings.state)
-    if sandbox is not None and sandbox.image:
+    if sandbox.image:
         hidden = tuple(_below((cwd, *write, *further.read), own[2]))
         return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=write, read=further.read, hidden=hidden)
     own = os.path.realpath(own[0]), os.path.realpath(own[1]), os.path.realpath(own[2])
     # The command of a list of hosts begins with the proxy's own Python.
-    proxy = (sys.prefix, sys.base_prefix, str(PROXY.parent)) if sandbox is not None and sandbox.hosts else ()
+    proxy = (sys.prefix, sys.base_prefix, str(PROXY.parent)) if sandbox.hosts else ()
     read = tuple(map(os.path.realpath, (*proxy, *further.read)))
     return Enclosure(cwd=own[0], folder=own[1], state=own[2], write=tuple(map(os.path.realpath, write)), read=read)
 
