@@ -139,19 +139,20 @@ def permitting(project: Project) -> Tools:
     return Tools(project, running(project, "tidy:1"))
 
 
-def ask_permission(site: Site) -> None:
+def ask_permission(site: Site) -> Tools:
     from functools import partial
 
     from rota.operations.questions.permissions import request
 
-    maker = permitting(site.project).maker
-    assert maker is not None
+    inside = permitting(site.project)
+    assert inside.maker is not None
     call = {"tool": "Bash", "given": {"command": "rm -r build\x1b[2J"}}
-    site.store.write(partial(request, author=maker, now=site.clock.now(), **call))
+    site.store.write(partial(request, author=inside.maker, now=site.clock.now(), **call))
+    return inside
 
 
 def test_a_tool_call_is_shown_exactly_and_granted_once_and_for_all(site: Site) -> None:
-    ask_permission(site)
+    inside = ask_permission(site)
     shown = site.project.ok("questions", "show", "2")
     assert '"command": "rm -r build\\u001b[2J"' in shown
     page = site.get("/ui/questions")
@@ -164,6 +165,9 @@ def test_a_tool_call_is_shown_exactly_and_granted_once_and_for_all(site: Site) -
     assert (grant["state"], grant["uses"], grant["granted_by"]) == ("valid", 0, "browser:owner")
     assert site.api.get("/grants")["items"] == [grant]
     assert "rm -r build" in site.project.ok("grants")
+    call = {"command": "rm -r build\x1b[2J"}
+    assert inside.call("permission", tool_name="Bash", input=call) == {"behavior": "allow", "updatedInput": call}
+    assert [one["target"] for one in site.project.json("audit") if one["action"] == "permission"] == ["Bash"]
     assert "/ui/grants/1/revoke" in site.get("/ui/questions").actions
     assert "nothing was changed" in site.project.ok("grants", "revoke", "1", "--dry-run")
     assert site.api.post("/grants/1/revoke")["state"] == "revoked"

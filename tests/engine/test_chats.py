@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rota.engine.transactions import questions as transactions
 from rota.engine.transactions.questions import ask
 from rota.model.attention import ItemKind
 from rota.model.chats import ChatKind, ChatState
@@ -455,6 +456,25 @@ async def test_a_target_may_leave_questions_to_others(scene: ChatScene, server: 
     assert server.sent() == []
 
 
+async def test_a_button_that_is_pressed_too_late_is_refused(scene: ChatScene, server: TelegramServer) -> None:
+    scene.target(phone(server))
+    scene.declare(reviewing())
+    ended = asked(scene, "Of a run that ends?")
+    late = asked(scene, "Until when?", expires_at=scene.clock.now() + timedelta(minutes=2))
+    await scene.talk()
+    why = "its run has ended"
+    scene.store.write(partial(transactions.withdraw, question=ended, why=why, now=scene.clock.now()))
+    scene.clock.advance(timedelta(minutes=3))
+    for part in ("Of a run", "Until when"):
+        server.press(server.wait_for_text(part, seconds=0)["message_id"])
+    await scene.talk()
+    assert sorted(server.answered()) == [
+        f"question {ended.number} is withdrawn",
+        f"question {late.number} is expired",
+    ]
+    assert (stored(scene, ended).answer, stored(scene, late).answer) == (None, None)
+
+
 async def test_what_people_do_in_a_chat_is_in_the_audit_log(scene: ChatScene, server: TelegramServer) -> None:
     message = await answered(scene, server)
     scene.target(phone(server, commands=ChatCommands(run=("review",), pause=("review",), status=True)))
@@ -685,6 +705,15 @@ async def test_a_dead_service_delays_nothing_and_shows_in_the_status(scene: Chat
         scene.clock.advance(timedelta(seconds=10))
         await scene.talk(turns=2)
     assert (bot.failures, bot.error, scene.engine.chats.loop.note) == (0, None, None)
+
+
+async def test_a_clock_that_is_set_back_delays_no_chat(scene: ChatScene, server: TelegramServer) -> None:
+    message = await answered(scene, server)
+    scene.clock.step(-timedelta(hours=2))
+    server.say("go on", reply_to=message)
+    await scene.talk()
+    assert runs_of(scene) == [(Trigger.MANUAL, Status.COMPLETED), (Trigger.REPLY, Status.COMPLETED)]
+    assert "review:2 goes on with your reply" in server.texts()
 
 
 async def test_a_wrong_token_is_told_without_the_token(scene: ChatScene) -> None:

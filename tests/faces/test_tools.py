@@ -14,7 +14,7 @@ from rota.model.proposals import Author
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.project.locate import locate, open_state
-from rota.operations.tools.catalog import TOOLS, Tool, tools_of
+from rota.operations.tools.catalog import PERMISSION, PERMISSION_TOOL, TOOLS, Tool, tools_of
 from rota.operations.tools.context import RUN_ID, maker_of, named_maker, project_declares
 from rota.operations.tools.reads import LONG, NOTICE
 from rota.operations.tools.toolbox import Toolbox
@@ -61,7 +61,7 @@ class Tools:
             declare = project_declares(place, environ)
             box = Toolbox(store, place.state, self.project.clock, maker=maker, declare=declare)
             answer = box.call(tool, arguments)
-            jsonschema.validate(json.loads(json.dumps(answer)), TOOLS[tool].gives)
+            jsonschema.validate(json.loads(json.dumps(answer)), {**TOOLS, PERMISSION_TOOL: PERMISSION}[tool].gives)
             return answer
         finally:
             store.close()

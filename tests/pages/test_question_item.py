@@ -4,12 +4,19 @@ from functools import partial
 
 import pytest
 
+from rota.engine.transactions.chats import new_message
+from rota.model.chats import ChatKind, Person
 from rota.model.ids import new_id
+from rota.model.notifications import Channel, ChatCommands, Target
 from rota.model.questions import Subject
+from rota.operations.chats import ChatDesk
+from rota.rules.chats import Command
+from rota.store.driver import Database
 from rota.store.tables import jobs, questions
 from rota.store.tables.questions import NewQuestion
 from tests.pages.conftest import Site
 
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)> {{ 7 * 7 }}"
 ANSWERS = "/ui/questions#question-1"
 
 
@@ -58,3 +65,23 @@ def test_status_and_ack_list_a_question_with_the_command_that_answers_it(asked: 
     project.ok("answer", "1", "main")
     assert [one for one in project.json("ack") if one["kind"] == "question"] == []
     assert "Which branch?" not in project.rota("status").stdout
+
+
+def test_text_from_a_chat_is_never_markup(asked: Site) -> None:
+    desk, author, now = ChatDesk(asked.project.state), Person("telegram", "7", HOSTILE), asked.clock.now()
+    allowed = ChatCommands(run=("other",), pause=("hello",))
+    target = Target("phone", Channel.TELEGRAM, address="7", address_secret="BOT", users=("7",), commands=allowed)
+    message = new_message(target, ChatKind.QUESTION, "1", body="d", now=now)
+
+    def act(db: Database) -> None:
+        for command in (Command("run", "other"), Command("pause", "hello")):
+            desk.command(db, target, command, person=author, now=now)
+        desk.reply(db, message, HOSTILE, person=author, now=now)
+
+    asked.store.write(act)
+    shown = ("/", "/ui/questions", "/ui/jobs", "/ui/jobs/hello", "/ui/runs/other:1", "/ui/system")
+    pages = [asked.get(path) for path in shown]
+    assert sum(HOSTILE in page.words for page in pages) >= 3  # the answer, the pause and the start
+    for page in pages:
+        assert "alert(1)" not in "".join(found.get("onerror", "") for found in page.all("img"))
+        assert [found for found in page.all("script") if "src" not in found] == []

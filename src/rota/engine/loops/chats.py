@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.engine.loops.answers import UNITS, ChatClient, client_of
+from rota.engine.loops.firer import offset
 from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Desk
 from rota.engine.transactions.chats import carry_out, refuse
@@ -24,6 +25,7 @@ from rota.model.errors import RotaError, StateError
 from rota.model.notifications import Channel, Target
 from rota.model.spec import SecretOrigin
 from rota.rules.chats import FLOODED, Flood, Ignored, Refused, Request, doors, judge, resend_after, shorten
+from rota.rules.liveness import stepped_back
 from rota.runners.environment import Secrets
 from rota.settings import Settings
 from rota.store.driver import Database, Store
@@ -65,6 +67,12 @@ class Bot:
     def target(self) -> Target:
         """One of its targets: all of them have the same server and token."""
         return self.targets[0]
+
+    def shift(self, back: timedelta) -> None:
+        """Move the waits back with the clock."""
+        self.renewed_at, self.next_at, self.silent_until = (
+            at - back for at in (self.renewed_at, self.next_at, self.silent_until)
+        )
 
     def stop(self) -> None:
         """Stop what is under way."""
@@ -111,6 +119,7 @@ class Chats:
         self._doors: dict[str, list[Target]] = {}
         self._declared_at: str | None = None
         self._flood = Flood()
+        self._offset = offset(clock)
         self._strangers: set[str] = set()
         self._ignored: dict[str, int] = {}
         self._asides: set[asyncio.Task[None]] = set()
@@ -119,9 +128,10 @@ class Chats:
 
     async def round(self) -> datetime | None:
         """Take the bots without a reader, read them, and send due messages."""
-        now = self._clock.now()
         if self._make_desk is None:
             return None
+        self._follow_clock()
+        now = self._clock.now()
         self._look()
         if not self._doors and not self.bots:
             return now + self._tick
@@ -135,6 +145,14 @@ class Chats:
             self._begin(bot, now)
         self.loop.note = next((f"{bot.name}: {bot.error}" for bot in self.bots.values() if bot.error), None)
         return min([now + min(LEASE / 3, self._tick), *(at for bot in self.bots.values() for at in self._dues(bot))])
+
+    def _follow_clock(self) -> None:
+        """Keep the waits of bots as long as they were when the clock was set back."""
+        before, self._offset = self._offset, offset(self._clock)
+        if (back := stepped_back(before, self._offset)) is not None:
+            self._flood = Flood()
+            for bot in self.bots.values():
+                bot.shift(back)
 
     def _look(self) -> None:
         """Read the targets again if they were declared anew."""

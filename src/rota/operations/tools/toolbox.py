@@ -46,6 +46,7 @@ from rota.store.driver import Database, Store
 from rota.store.migrate import require_schema
 from rota.store.tables import jobs, runs
 
+MAX_TARGET = 200
 OPTIONAL_KEYS = ("timezone", "timeout_seconds", "provider", "model", "labels")
 TELEGRAM_EVENTS = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.value]
 
@@ -294,6 +295,7 @@ class Toolbox:
 
     def _audited(self, name: str, wanted: arguments.Arguments) -> ToolContext:
         ctx = self._ctx
-        target = getattr(wanted, "name", "") or getattr(wanted, "job_id", "")
+        names = (getattr(wanted, key, "") for key in ("name", "job_id", "tool_name"))
+        target = next((str(name)[:MAX_TARGET] for name in names if name), "")
         act = AuditedAct(ctx.maker.title, "tools", name, target)
         return replace(ctx, store=AuditedStore(ctx.store, act, ctx.clock))
