@@ -21,6 +21,8 @@ ROWS = {
     "`args`": lambda kind: _yes(kind.capabilities.args),
     "`system_prompt`": lambda kind: _yes(kind.capabilities.system_prompt),
     "`add_dirs`": lambda kind: _yes(kind.capabilities.add_dirs),
+    "`mcp_servers`": lambda kind: _yes(kind.capabilities.mcp_servers),
+    "`profile`": lambda kind: _yes(kind.capabilities.profile),
     "`account`": lambda kind: f"`{kind.home}`" if kind.home else "",
     "`after`": lambda kind: _yes(kind.invoke is not None),
     "[windows of its subscription](subscriptions.md)": lambda kind: _yes(kind.capabilities.windows),

@@ -1,8 +1,9 @@
-"""A small MCP server over standard input and output, with one tool: `ping` answers with its word and its run."""
+"""A small MCP server over standard input and output, with the tools `ping` and `mark`, which makes a file."""
 
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 TOOL = {
@@ -10,6 +11,7 @@ TOOL = {
     "description": "Answer.",
     "inputSchema": {"type": "object", "properties": {"word": {"type": "string"}}},
 }
+MARK = {**TOOL, "name": "mark"}
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +25,10 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             "serverInfo": about,
         }
     elif asked["method"] == "tools/list":
-        result = {"tools": [TOOL]}
+        result = {"tools": [TOOL, MARK]}
+    elif given.get("name") == "mark":
+        Path(given["arguments"]["word"]).touch()
+        result = {"content": [{"type": "text", "text": "marked"}]}
     elif asked["method"] == "tools/call":
         text = f"pong {given['arguments']['word']} from {os.environ.get('ROTA_RUN_ID')}"
         result = {"content": [{"type": "text", "text": text}]}

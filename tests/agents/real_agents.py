@@ -1,12 +1,17 @@
 """The real command line agents against the stub: what the adapters promise of each. Run by `make test-agents` alone."""
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +22,9 @@ from msgspec import Struct, field
 from rota.agents.certify import CLASSES, certify
 from rota.agents.registry import adapter, probe
 from rota.agents.stub import serving
-from rota.model.agents import Access, AgentProblem, AgentResult, Attempted, ProcessEnd
+from rota.agents.transcript import read_transcript
+from rota.model.agents import Access, AgentInvocation, AgentProblem, AgentResult, Attempted, McpServer, ProcessEnd
+from rota.runners.keeper import readable
 from rota.runners.output import read_all
 from rota.runners.processes import send_signal, tagged
 from rota.runners.spawn_client import Launch, Spawned
@@ -311,6 +318,171 @@ def test_it_uses_a_tool_of_the_server_that_it_is_given(agent: str, place: Place)
     assert "pong hello from the-run" in json.dumps(place.stub.asked[-1].body)
 
 
+@EACH
+def test_a_provider_that_fails_is_an_outage(agent: str, place: Place) -> None:
+    """Also an overloaded one: the run is retried without using an attempt."""
+    assert ask(agent, place, {"status": 503, "message": "come back later"}).problem is AgentProblem.OUTAGE
+
+
+ARGUMENTS = {"claude": "--effort=high", "codex": "--color=never", "gemini": "--debug", "opencode": "--thinking"}
+
+
+@EACH
+def test_further_arguments_reach_the_program(agent: str, place: Place) -> None:
+    result = ask(agent, place, {"say": "all fine"}, args=(ARGUMENTS[agent],))
+    assert (result.problem, result.summary) == (None, "all fine")
+    unknown = ask(agent, place, {"say": "all fine"}, args=("--no-such-option=1",))
+    assert agent == "opencode" or unknown.problem is AgentProblem.AGENT_ERROR
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.system_prompt])
+def test_a_system_prompt_reaches_the_model(agent: str, place: Place) -> None:
+    ask(agent, place, {"say": "all fine"}, system_prompt="Answer in British English.")
+    assert "Answer in British English." in json.dumps(place.stub.asked[-1].body)
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.add_dirs])
+def test_a_further_folder_has_the_access_of_the_run(agent: str, place: Place) -> None:
+    other = place.folder / "other"
+    (other / ".git").mkdir(parents=True)
+    (other / "notes.txt").write_text("the text of the other notes\n")
+    own = {**own_files(place), "add_dirs": (str(other),)}
+    own["protected"] = (*own["protected"], str(other / ".git"))
+    ask(agent, place, reading(agent, other / "notes.txt"), **own)
+    assert "the text of the other notes" in json.dumps(place.stub.asked[-1].body)
+    ask(agent, place, writing(agent, other / "made.txt"), **own)
+    assert not (other / "made.txt").exists()
+    ask(agent, place, writing(agent, other / "made.txt"), access=Access.WRITE, **own)
+    assert (other / "made.txt").read_text().strip() == "new"
+    ask(agent, place, writing(agent, other / ".git" / "hook"), access=Access.WRITE, **own)
+    assert not (other / ".git" / "hook").exists()
+
+
+@EACH
+def test_an_account_keeps_its_sessions_in_a_folder_of_its_own(agent: str, place: Place) -> None:
+    settings = environment(agent, place)
+    login = place.folder / "login"
+    login.mkdir()
+    if agent == "codex":  # its settings are in the same folder
+        (login / "config.toml").write_text((Path(settings["CODEX_HOME"]) / "config.toml").read_text())
+    variable = adapter(agent).home
+    first = ask(agent, place, {"say": "the first answer"}, env={variable: str(login)})
+    assert (first.problem, first.summary) == (None, "the first answer")
+    assert any(path.is_file() and path.name != "config.toml" for path in login.rglob("*"))
+    other = ask(agent, place, {"say": "no"}, session_id=first.session_id)
+    assert other.problem is not None, "the session is in the folder of its account alone"
+    same = ask(agent, place, {"say": "more"}, session_id=first.session_id, env={variable: str(login)})
+    assert (same.problem, same.session_id) == (None, first.session_id)
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.fork])
+def test_a_fork_goes_on_in_a_copy_of_the_session(agent: str, place: Place) -> None:
+    first = ask(agent, place, {"say": "the first answer"})
+    fork = ask(agent, place, {"say": "the forked answer"}, session_id=first.session_id, fork=True)
+    assert fork.problem is None
+    assert fork.session_id not in (None, first.session_id)
+    assert "the first answer" in json.dumps(place.stub.asked[-1].body)
+    ask(agent, place, {"say": "the second answer"}, session_id=first.session_id)
+    said = json.dumps(place.stub.asked[-1].body)
+    assert ("the first answer" in said, "the forked answer" in said) == (True, False)
+
+
+@EACH
+def test_the_transcript_has_the_calls_with_their_arguments_and_results(agent: str, place: Place) -> None:
+    order = {**reading(agent, place.project / "notes.txt"), "say": "I read them"}
+    stdout = drive(agent, task_of(place, prompt=prompt(**order), model=REAL[agent].model), place).ended.stdout
+    turns = read_transcript(agent, stdout.split("\n"), limit=10_000).turns
+    assert turns[-1].text.endswith("I read them")
+    calls = [call for turn in turns for call in turn.calls]
+    if agent == "codex" and not calls:
+        return  # its stream omits commands that end at once
+    assert "notes.txt" in calls[0].arguments
+    assert agent == "gemini" or "three lines" in calls[0].result
+
+
+@EACH
+def test_a_person_opens_the_session_of_a_run(agent: str, place: Place) -> None:
+    """`rota attach`: the program shows in a terminal what the run said."""
+    first = ask(agent, place, {"say": "the first answer"})
+    attach = adapter(agent).attach
+    assert attach is not None
+    invocation = attach(task_of(place, session_id=first.session_id))
+    shown = in_a_terminal(invocation, environment(agent, place), place, wanted=b"the first answer")
+    assert "thefirstanswer" in shown
+
+
+ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=]*[a-zA-Z]|\][^\x07\x1b]*(\x07|\x1b\\\\)|.)")
+
+
+def in_a_terminal(invocation: AgentInvocation, environ: dict[str, str], place: Place, *, wanted: bytes) -> str:
+    """Run a program in a terminal until it shows a text; return everything shown without spaces."""
+    seen, found = b"", bytes.join(b"", wanted.split())
+    pid, terminal = pty.fork()
+    if pid == 0:  # pragma: no cover -- the program
+        os.chdir(place.project)
+        env = {**environ, **invocation.env, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+        os.execvpe(str(PROGRAMS / invocation.argv[0]), [*invocation.argv], env)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    try:
+        while found not in b"".join(ESCAPES.sub(b"", seen).split()):
+            if not readable([terminal], LONGEST_WAIT):
+                break
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                break  # it ended
+            for asked, answer in ANSWERS.items():
+                if asked in data:
+                    os.write(terminal, answer)
+            seen += data
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+    return b"".join(ESCAPES.sub(b"", seen).split()).decode("utf-8", "replace")
+
+
+ANSWERS = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62;c", b"\x1b]11;?": b"\x1b]11;rgb:0000/0000/0000\x1b\\"}
+"""The questions of programs to a terminal: its cursor, its kind, its colour."""
+
+
+def calling(agent: str, tool: str, word: object) -> dict[str, Any]:
+    """Return an order to call a tool of the server `docs`."""
+    names = {"claude": {"tool": f"mcp__docs__{tool}"}, "codex": {"tool": tool, "namespace": "mcp__docs"}}
+    return {**names.get(agent, {"tool": f"docs_{tool}"}), "input": {"word": str(word)}}
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.mcp_servers])
+def test_a_further_server_gives_the_tools_that_are_named_and_no_other(agent: str, place: Place) -> None:
+    """Also with access to read: the file of the project permits each tool by its name."""
+    docs, mark = McpServer("docs", command=SERVER, tools=("ping",)), place.folder / "marked"
+    result = ask(agent, place, calling(agent, "ping", "hello"), mcp_servers=(docs,))
+    assert (result.problem, result.denied_tools) == (None, ())
+    assert "pong hello" in json.dumps(place.stub.asked[-1].body)
+    for access in (Access.READ, Access.WRITE):
+        ask(agent, place, calling(agent, "mark", mark), mcp_servers=(docs,), access=access)
+        assert not mark.exists()
+    ask(
+        agent, place, calling(agent, "mark", mark), mcp_servers=(McpServer("docs", command=SERVER),), access=Access.FULL
+    )
+    assert mark.exists()
+
+
+def test_a_profile_of_codex_counts_and_does_not_widen_the_access(place: Place) -> None:
+    settings = Path(environment("codex", place)["CODEX_HOME"])
+    (settings / "deep.config.toml").write_text(
+        'model = "of-the-profile"\nsandbox_mode = "danger-full-access"\napproval_policy = "on-request"\n'
+    )
+    outside = place.folder / "outside"
+    own = own_files(place)
+    for access in (Access.READ, Access.WRITE):
+        order = {"tool": "exec_command", "input": {"cmd": f"touch {outside}; cat .rota/token"}}
+        ask("codex", place, order, profile="deep", access=access, **own)
+        assert place.stub.asked[-1].body["model"] == "of-the-profile"
+        assert not outside.exists()
+        assert "the text of token" not in json.dumps(place.stub.asked[-1].body)
+
+
 # what is left when it is killed
 
 
@@ -376,6 +548,60 @@ def test_a_command_of_claude_that_left_its_process_group_is_killed_with_it(place
     assert ended["why"] == "stopped"
     assert not marker.held()
     assert tagged(RUN_ID) == []
+
+
+# limits that rota keeps from the stream
+
+
+def kept(agent: str, place: Place, order: dict[str, Any], name: str = "kept", **options: Any) -> dict[str, Any]:
+    """Run a task under a real keeper; return how it ended."""
+    started = launch(agent, place, order, term_grace=5.0, timeout=LONGEST_WAIT, **options)
+    return asyncio.run(keep(started, kept_folder(place, name)))
+
+
+def endless(agent: str, place: Place) -> dict[str, Any]:
+    """Return an order to make the same call again and again; Codex reports no command that ends at once."""
+    if agent == "codex":
+        return {"tool": "exec_command", "input": {"cmd": "sleep 1.5; cat notes.txt"}, "again": True}
+    return {**reading(agent, place.project / "notes.txt"), "again": True}
+
+
+@EACH
+def test_the_same_call_again_and_again_is_stopped(agent: str, place: Place) -> None:
+    guard = {"stream": agent, "limit": 3, "max_turns": None, "max_usd": None}
+    ended = kept(agent, place, endless(agent, place), guard=guard)
+    assert ended["why"] == "looping", ended
+    assert "3 times in a row" in ended["error"]
+    assert tagged(RUN_ID) == []
+
+
+COUNTED = [name for name in REAL if adapter(name).capabilities.counts_turns]
+
+
+@pytest.mark.parametrize("agent", COUNTED)
+def test_a_program_without_a_limit_of_turns_is_stopped_by_rota(agent: str, place: Place) -> None:
+    guard = {"stream": agent, "limit": None, "max_turns": 2, "max_usd": None}
+    ended = kept(agent, place, endless(agent, place), guard=guard)
+    assert (ended["why"], ended["error"]) == ("limited", f"{agent} was stopped at max_turns (2)")
+    assert tagged(RUN_ID) == []
+
+
+def test_opencode_is_stopped_at_its_dollars(place: Place) -> None:
+    """The stub's model costs $0.0027 a turn."""
+    guard = {"stream": "opencode", "limit": None, "max_turns": None, "max_usd": 0.005}
+    ended = kept("opencode", place, endless("opencode", place), guard=guard)
+    assert (ended["why"], ended["error"]) == ("limited", "opencode was stopped at max_usd (0.005)")
+
+
+@EACH
+def test_an_agent_that_falls_silent_is_stopped(agent: str, place: Place) -> None:
+    for number, seconds in enumerate((10.0, 40.0)):
+        ended = kept(agent, place, {"hang": True}, f"kept{number}", idle_timeout=seconds)
+        assert ended["why"] == "idle"
+        assert tagged(RUN_ID) == []
+        if place.stub.waiting.is_set():
+            return
+    pytest.fail(f"{agent} never came as far as asking")
 
 
 # Codex alone
@@ -514,3 +740,85 @@ def test_a_wish_beyond_the_policy_is_refused_in_words_that_the_agent_reads(agent
     planned.until_told("plan", [("COMPLETED", None)])
     assert "too_often: the job would start every 2 s" in json.dumps(planned.place.stub.asked[-1].body)
     assert [job["name"] for job in planned.json("list")] == ["plan"]
+
+
+# runs of a real scheduler that are refused
+
+
+class Refused(Planned):
+    """A project whose one job is refused by its provider until the stub is calm."""
+
+    def refuse(self, order: dict[str, Any], *, agents: dict[str, Any] | None = None, **keys: Any) -> None:
+        """Serve a file whose job `work` gets this order."""
+        model = {"model": REAL[self.agent].model} if REAL[self.agent].model else {}
+        told = {
+            "defaults": {"env_pass": sorted({*self.surroundings} - {"PATH", "HOME"}), "timeout": "5m"},
+            "agents": {"first": {"adapter": self.agent, **model}, **(agents or {})},
+            "jobs": {"work": {"agent": "first", "prompt": prompt(**order), **keys}},
+        }
+        self.write(json.dumps(told))
+        self.serve()
+
+
+@pytest.fixture
+def refused(agent: str, place: Place) -> Iterator[Refused]:
+    project = Refused(agent, place)
+    try:
+        yield project
+    finally:
+        project.end()
+
+
+@EACH
+def test_a_run_that_reaches_its_limit_goes_on_in_its_session_when_the_hold_ends(agent: str, refused: Refused) -> None:
+    """`on_quota: continue`: what the run had done before the refusal is in the session that goes on."""
+    stub, folder = refused.place.stub, refused.place.project
+    limit = {"status": 429, "message": "rate limit reached", "headers": {"retry-after": "1"}, "say": "finished"}
+    refused.refuse({**reading(agent, folder / "notes.txt"), "then": limit}, on_quota="continue", workspace="scratch")
+    refused.rota("trigger", "work")
+    until(lambda: refused.told("work")[0] == ("FAILED", "quota"), what=lambda: f"a refusal: {refused.told('work')}")
+    stub.calm = True
+    provider = refused.json("show", "work")["work"]["provider"]
+    refused.rota("agents", "release", provider, check=False)
+    refused.until_told("work", [("FAILED", "quota"), ("COMPLETED", None)])
+    first, second = refused.history("work")
+    assert second["retry_of"] in (first["id"], first["run"])
+    assert second["result_summary"] == "finished"
+    assert "three lines" in json.dumps(stub.asked[-1].body)
+    refused.rota("stop", "--now")
+    assert refused.json("verify")["clean"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "second", "at"), [("claude", "codex", "/v1/messages"), ("codex", "claude", "/responses")]
+)
+@pytest.mark.parametrize(("status", "reason"), [(429, "quota"), (401, "auth"), (503, "outage")])
+def test_the_next_agent_takes_over_from_one_that_is_refused(
+    agent: str, second: str, at: str, status: int, reason: str, refused: Refused
+) -> None:
+    refused.surroundings |= environment(second, refused.place)
+    order = {"status": status, "message": "no", "at": at, "say": "taken over"}
+    refused.refuse(order, agents={"second": {"adapter": second}})
+    refused.write(
+        (refused.folder / "rota.yaml").read_text().replace('"agent": "first"', '"agent": ["first", "second"]')
+    )
+    refused.rota("apply")
+    refused.rota("trigger", "work")
+    refused.until_told("work", [("FAILED", reason), ("COMPLETED", None)])
+    assert refused.history("work")[1]["result_summary"] == "taken over"
+    assert "first refused" in refused.rota("explain", "work:2").stdout
+
+
+@pytest.mark.parametrize("agent", ["claude"])
+@pytest.mark.parametrize("answer", ["allow", "deny"])
+def test_a_person_permits_a_tool_call_or_does_not(agent: str, answer: str, refused: Refused) -> None:
+    """`access: ask` with the program's own permission prompts."""
+    order = {"tool": "Bash", "input": {"command": "touch made", "description": "d"}, "say": "done"}
+    refused.refuse(order, access="ask")
+    refused.rota("trigger", "work")
+    question = until(lambda: refused.json("questions"), what="a question")[0]
+    assert "touch made" in json.dumps(question)
+    refused.rota("answer", str(question["number"]), answer)
+    refused.until_told("work", [("COMPLETED", None)])
+    assert (refused.folder / "made").exists() == (answer == "allow")
+    assert refused.history("work")[0]["denied_tools"] == ([] if answer == "allow" else ["Bash"])

@@ -44,6 +44,7 @@ GUARDED = re.compile(
     r"danger|permission|sandbox|approv|yolo|bypass|allow|trust|config|setting|mcp|plugin|hook|extension|tool|dir|file"
     r"|profile|polic|agent|resume|continue|session|fork|format|output|json|print|prompt|model|turn|budget|worktree"
     r"|cwd|^cd$|help|version|enable|disable|remote|port|attach|share|command|skip|auto|unsafe|admin|feature|^set"
+    r"|rule|access|background|^bg$|cloud|environment|desktop|tmux|chrome|^ide$|frompr|ephemeral|acp|^last$|^all$"
 )
 """Options that rota sets itself, or that could widen the access of a run."""
 
@@ -445,6 +446,12 @@ FORWARDED = ("ROTA_RUN_ID", "ROTA_RUN", "ROTA_JOB", "ROTA_PROJECT_DIR", "ROTA_SC
 
 
 def mcp_config(task: AgentTask) -> dict[str, Any]:
-    """Return the configuration that starts rota's tools, in the shape that most agents read."""
-    command, *arguments = task.tools_server
-    return {"mcpServers": {SERVER: {"command": command, "args": arguments}}}
+    """Return the configuration of rota's tools and of further servers, in the shape that most agents read."""
+    servers: dict[str, Any] = {}
+    if task.tools_server:
+        command, *arguments = task.tools_server
+        servers[SERVER] = {"command": command, "args": arguments}
+    for one in task.mcp_servers:
+        local = {"command": one.command[0], "args": list(one.command[1:])} if one.command else {}
+        servers[one.name] = local or {"type": "http", "url": one.url}
+    return {"mcpServers": servers}

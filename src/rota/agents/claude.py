@@ -51,7 +51,8 @@ def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
         "--append-system-prompt", task.system_prompt or None
     )
     argv += [*_permissions(task), *_denials(task), *_servers(task), *task.args]
-    env = ENV | ({"MCP_TIMEOUT": str(adapter.PATIENCE * 1000)} if task.tools_server else {})
+    served = task.tools_server or task.mcp_servers
+    env = ENV | ({"MCP_TIMEOUT": str(adapter.PATIENCE * 1000)} if served else {})
     env |= {"MCP_TOOL_TIMEOUT": PERSON_PATIENCE} if task.access is agents.Access.ASK else {}
     return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
 
@@ -80,6 +81,8 @@ def _permissions(task: agents.AgentTask) -> list[str]:
     # An editing tool that is named may edit everywhere; `acceptEdits` lets it edit in the workspace alone.
     allowed = [tool for tool in tools if not (edits and tool in EDITING)]
     own = [f"mcp__{adapter.SERVER}"] if task.tools_server else []
+    own += [f"mcp__{one.name}__{tool}" for one in task.mcp_servers for tool in one.tools]
+    own += [f"mcp__{one.name}" for one in task.mcp_servers if not one.tools]
     if task.access is agents.Access.ASK:
         return _asking(tools, own)
     argv = ["--permission-mode", "acceptEdits" if edits else "dontAsk", "--allowedTools", ",".join([*allowed, *own])]
@@ -113,8 +116,8 @@ def _plain(tool: str) -> str:
 
 
 def _servers(task: agents.AgentTask) -> list[str]:
-    """Configure rota's server; servers of the user's settings start only if the task may use them."""
-    argv = ["--mcp-config", json.dumps(adapter.mcp_config(task))] if task.tools_server else []
+    """Configure rota's server and those of the task; servers of the user's settings start only if it may use them."""
+    argv = ["--mcp-config", json.dumps(adapter.mcp_config(task))] if task.tools_server or task.mcp_servers else []
     others = task.access is agents.Access.FULL or any(tool.startswith("mcp__") for tool in task.allowed_tools)
     return argv if others else [*argv, "--strict-mcp-config"]
 
@@ -223,6 +226,7 @@ ADAPTER = adapter.Adapter(
         access=frozenset(agents.Access),
         args=True,
         add_dirs=True,
+        mcp_servers=True,
         system_prompt=True,
         allowed_tools=True,
         max_turns=True,

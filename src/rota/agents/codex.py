@@ -12,7 +12,16 @@ from msgspec.structs import replace
 
 from rota.agents import adapter
 from rota.agents.windows import codex_windows
-from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
+from rota.model.agents import (
+    Access,
+    AgentInvocation,
+    AgentResult,
+    AgentTask,
+    Capabilities,
+    McpServer,
+    Probe,
+    ProcessEnd,
+)
 
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
 PROFILE = "rota-run"
@@ -35,9 +44,10 @@ def invoke(task: AgentTask) -> AgentInvocation:
     argv = ["codex", "exec", "--json", "--skip-git-repo-check", *_permissions(task)]
     argv += ["-c", 'approval_policy="never"']
     argv += _distrust(task)
-    argv += _server(task)
+    argv += _servers(task)
+    argv += [f"--profile={task.profile}"] if task.profile else []
     argv += [f"--model={task.model}", *task.args] if task.model else task.args
-    argv += ["resume", task.session_id] if task.session_id else []
+    argv += ["fork" if task.fork else "resume", task.session_id] if task.session_id else []
     return AgentInvocation((*argv, "-"), stdin=task.prompt)
 
 
@@ -80,21 +90,23 @@ def _table(values: Mapping[str, Any]) -> str:
     return "{" + ",".join(pairs) + "}"
 
 
-def _server(task: AgentTask) -> Iterator[str]:
-    if not task.tools_server:
-        return
-    command, *arguments = task.tools_server
-    settings = {
-        "command": command,
-        "args": arguments,
-        "env_vars": adapter.FORWARDED,
-        "default_tools_approval_mode": "approve",
-        # Without these Codex asks the model before the server has started, and the tools are silently missing.
-        "required": True,
-        "startup_timeout_sec": adapter.PATIENCE,
-    }
+def _servers(task: AgentTask) -> Iterator[str]:
+    if task.tools_server:
+        yield from _server(McpServer(adapter.SERVER, command=task.tools_server))
+    for server in task.mcp_servers:
+        yield from _server(server)
+
+
+def _server(server: McpServer) -> Iterator[str]:
+    settings: dict[str, Any] = {"url": server.url}
+    if server.command:
+        command, *arguments = server.command
+        settings = {"command": command, "args": arguments, "env_vars": (*adapter.FORWARDED, *server.env_pass)}
+    # Without `required` Codex asks the model before the server has started, and the tools are silently missing.
+    settings |= {"required": True, "startup_timeout_sec": adapter.PATIENCE, "default_tools_approval_mode": "approve"}
+    settings |= {"enabled_tools": server.tools} if server.tools else {}
     for key, value in settings.items():
-        yield from ("-c", f"mcp_servers.{adapter.SERVER}.{key}={json.dumps(value)}")
+        yield from ("-c", f"mcp_servers.{server.name}.{key}={json.dumps(value)}")
 
 
 def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
@@ -261,10 +273,13 @@ ADAPTER = adapter.Adapter(
     capabilities=Capabilities(
         args=True,
         add_dirs=True,
+        mcp_servers=True,
+        profile=True,
         max_turns=True,
         counts_turns=True,
         loop_guard=True,
         resume=True,
+        fork=True,
         tools_server=True,
         trust=True,
         windows=True,

@@ -28,17 +28,19 @@ def invoke(task: AgentTask) -> AgentInvocation:
     argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--session={task.session_id}"] if task.session_id else []
+    argv += ["--fork"] if task.fork and task.session_id else []
     argv += task.args
-    rules = {"permission": {**PERMISSIONS[task.access], **_denials(task)}}
-    config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
-    if task.tools_server:
-        server = {
-            "type": "local",
-            "command": list(task.tools_server),
-            "enabled": True,
-            "timeout": adapter.PATIENCE * 1000,
-        }
-        config["mcp"] = {adapter.SERVER: server}
+    config: dict[str, Any] = {}
+    rules: dict[str, dict[str, Any]] = {"permission": {**PERMISSIONS[task.access], **_denials(task)}}
+    servers = {adapter.SERVER: {"type": "local", "command": list(task.tools_server)}} if task.tools_server else {}
+    for one in task.mcp_servers:
+        local = {"type": "local", "command": list(one.command)}
+        servers[one.name] = local if one.command else {"type": "remote", "url": one.url}
+        rules["permission"] |= {f"{one.name}_{tool}": "allow" for tool in one.tools or ("*",)}
+    if servers:
+        further = {"enabled": True, "timeout": adapter.PATIENCE * 1000}
+        config["mcp"] = {name: server | further for name, server in servers.items()}
+    config |= {**rules, "agent": {AGENT: rules}}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     return AgentInvocation(tuple(argv), env=env | _distrust(task), stdin=task.prompt)
 
@@ -149,6 +151,8 @@ ADAPTER = adapter.Adapter(
     sign_in="opencode auth login",
     capabilities=Capabilities(
         args=True,
+        mcp_servers=True,
+        fork=True,
         max_turns=True,
         max_usd=True,
         counts_turns=True,

@@ -1,7 +1,8 @@
 """A stub of the APIs of models on this machine, for `rota agents certify`. It does what the prompt says after `stub:`.
 
 `{"say": "text"}` answers; `{"tool": "Bash", "input": {…}}` asks for a tool first, `"again": true` at every turn;
-`{"status": 429, "message": "…", "headers": {…}}` refuses; `{"hang": true}` never answers.
+`{"status": 429, "message": "…", "headers": {…}}` refuses, with `"at": "/v1/messages"` only there; `{"hang": true}`
+never answers. `"then": {…}` is the order once the tool has answered.
 """
 
 import json
@@ -41,6 +42,8 @@ class Stub(ThreadingHTTPServer):
         self.closing = threading.Event()
         self.waiting = threading.Event()
         """Set when a request hangs."""
+        self.calm = False
+        """Whether orders to refuse are answered."""
 
     def handle_error(self, *_: object) -> None:
         """Be silent: an agent that is killed leaves broken connections behind."""
@@ -92,10 +95,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.server.asked.append(Asked(self.path, dict(self.headers), body))
         order = order_in(dialect.texts(body))
+        order = order.get("then", order) if dialect.has_result(body) else order
         if order.get("hang"):
             self.server.waiting.set()
             self.server.closing.wait()
-        elif "status" in order:
+        elif "status" in order and not self.server.calm and order.get("at", "") in self.path:
             refusal = dialect.refuse(order["status"], order.get("message", "no"))
             if "code" in order:
                 refusal["error"]["code"] = order["code"]

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.agents.adapter import Adapter, refused_arguments
+from rota.agents.adapter import SERVER, Adapter, refused_arguments
 from rota.agents.custom import NAME as CUSTOM
 from rota.agents.registry import NAME as PYTHON
 from rota.agents.registry import adapter, complaints, names
@@ -19,6 +20,7 @@ from rota.declare.problems import (
     BadValue,
     ProblemList,
     choice,
+    list_of,
     matching,
     read_argument,
     read_items,
@@ -27,10 +29,12 @@ from rota.declare.problems import (
     wrong_type,
 )
 from rota.declare.readers import (
+    one_of,
+    read_command,
     read_keys,
     read_step,
 )
-from rota.model.agents import PLENTY, Access, provider_pool
+from rota.model.agents import PLENTY, Access, McpServer, provider_pool
 from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import (
     AfterStep,
@@ -55,7 +59,7 @@ ENFORCED = ("model", *LIMITS)
 """Limits that a program may be unable to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """The agents of the providers that older files name."""
-EXTRAS = ("args", "system_prompt", "add_dirs")
+EXTRAS = ("args", "system_prompt", "add_dirs", "mcp_servers", "profile")
 """Options that a program may not have."""
 _GIVEN = (*EXTRAS, "access", "session", "on_quota", "workspace", "rota_tools", "trust_project", "loop_guard", *ENFORCED)
 """Keys that a job inherits from its agent."""
@@ -197,6 +201,11 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
         for complaint in refused_arguments(keys.get("args", ())):
             hint = "write long options: [--name, value]; rota has keys for access, tools, model and limits"
             problems.add(Problem(complaint, "conflict", at=("args",), hint=hint))
+        for server in keys.get("mcp_servers", ()):
+            if not server.tools and keys.get("access", Access.READ) is not Access.FULL:
+                message = "names no `tools`, and only `access: full` permits all of them"
+                hint = "add `tools:` with the names that the agent may call"
+                problems.add(Problem(message, "conflict", at=("mcp_servers", server.name), hint=hint))
         with problems.below():
             _refuse_session(kind, keys, options)
             _refuse_continuation(kind, keys, options)
@@ -381,7 +390,7 @@ def _choices_of(name: str, own: Keys, keys: Keys, agents: Agents) -> list[AgentC
     if agent is None:
         return []
     models = own.get("model") or agent.keys.get("model")
-    apart = ("agent", "provider", "model", "args", "system_prompt")
+    apart = ("agent", "provider", "model", "args", "system_prompt", "profile")
     found, rest = [], {key: value for key, value in keys.items() if key not in apart}
     rest |= {key: (own if key in own else agent.keys)[key] for key in apart[3:] if key in own or key in agent.keys}
     for model in models if isinstance(models, tuple) else (models,):
@@ -529,6 +538,51 @@ def read_agents(value: Any) -> str | tuple[str, ...]:
 def read_models(value: Any) -> str | tuple[str, ...]:
     """Return a model, or several in the order of preference."""
     return tuple(read_items(value, read_argument)) if isinstance(value, list) and value else read_argument(value)
+
+
+SERVERS_HINT = "write {docs: {command: [npx, docs-mcp], tools: [search]}}, or {docs: {url: https://…, tools: [search]}}"
+_WORD = "at most 40 letters, digits, - and _"
+_server_name = matching(re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}"), "the name of a server", hint=_WORD)
+_tool_name = matching(re.compile(r"[A-Za-z0-9_-]{1,100}"), "the name of a tool", hint="write it as the server names it")
+_variable = matching(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "the name of a variable", hint="letters, digits and _")
+read_profile = matching(re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,39}"), "the name of a profile", hint=_WORD)
+
+
+def read_servers(value: Any) -> tuple[McpServer, ...]:
+    """Return MCP servers by name: {docs: {command: […], tools: […]}}."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of servers", hint=SERVERS_HINT)
+    found = []
+    with ProblemList() as problems:
+        for name, keys in value.items():
+            with problems.below(name):
+                found.append(_read_server(_server_name(name), keys))
+    return tuple(found)
+
+
+def _read_server(name: str, keys: Any) -> McpServer:
+    if name == SERVER:
+        hint = "choose another name; `rota_tools: true` gives its tools"
+        raise BadValue("is the name of rota's own server", code="conflict", hint=hint)
+    lists = {"tools": _tool_name, "env_pass": _variable}
+    readers = {"command": read_command, "url": _server_url}
+    readers |= {key: partial(_read_names, key, reader) for key, reader in lists.items()}
+    with ProblemList() as problems:
+        found = read_keys(keys, readers, problems=problems, hint=SERVERS_HINT)
+        if not one_of(("command", "url"), keys, problems=problems):
+            raise BadValue("needs either `command` or `url`", code="conflict", hint=SERVERS_HINT)
+    return McpServer(name, **found)
+
+
+def _read_names(key: str, reader: Callable[[Any], str], value: Any) -> tuple[str, ...]:
+    return tuple(list_of(key, reader)(value))
+
+
+def _server_url(value: Any) -> str:
+    text = read_text(value)
+    if not re.fullmatch(r"https?://[^\s]+", text):
+        raise BadValue(f"{shown(text)} is no address", code="invalid_value", hint="write https://…")
+    return text
 
 
 def read_carry(value: Any) -> tuple[Carry, ...]:

@@ -20,6 +20,7 @@ from rota.declare.notifications import write_notify, write_ping, write_target
 from rota.declare.problems import REBOOT
 from rota.declare.work_sources import write_work_source
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
+from rota.model.agents import McpServer
 from rota.model.budgets import MILLION, Account, Exceeded, Price, Subscription, Unit
 from rota.model.clock import iso, write_duration
 from rota.model.errors import FileProblems, InvalidValue, NameTaken
@@ -284,6 +285,7 @@ def _agents(specs: Sequence[JobSpec]) -> Keys:
         if isinstance(agent, AgentChoice):
             keys |= {"args": list(agent.args)} if agent.args else {}
             keys |= {"system_prompt": agent.system_prompt} if agent.system_prompt else {}
+            keys |= {"profile": agent.profile} if agent.profile else {}
         keys |= {"model": found[agent.agent]["model"]} if "model" in found.get(agent.agent, {}) else {}
         found[agent.agent] = keys | ({"options": options} if options and not agent.function else {})
     for work in works:
@@ -341,6 +343,8 @@ def _shape(spec: JobSpec, word: str) -> JobShape:
 
 _APART = frozenset({"timezone", "quiet_hours", "isolate", "work_source", "retry"})
 """Keys whose default or value depends on more than their field."""
+_OF_EACH_CHOICE = ("model", "args", "system_prompt", "profile")
+"""Keys that each agent of a list has for itself."""
 
 
 def _fields(spec: JobSpec, shape: JobShape) -> Keys:
@@ -351,15 +355,20 @@ def _fields(spec: JobSpec, shape: JobShape) -> Keys:
     for key in table.keys:
         field = FIELDS.get(key, "")
         in_agent = field.startswith("work.agent.")
-        if key in ("model", "args", "system_prompt") and spec.work.agent is not None and spec.work.agent.choices:
+        if key in _OF_EACH_CHOICE and spec.work.agent is not None and spec.work.agent.choices:
             continue
         if not field or key in _APART or misfit(key, shape) or (in_agent and spec.work.agent is None):
             continue
         value = attrgetter(field)(spec)
         if value != attrgetter(field)(usual):
-            found[key] = _written(value)
+            found[key] = _servers(value) if key == "mcp_servers" else _written(value)
     found |= {"params": declared_params(spec.work)} if spec.work.param_names else {}
     return found | {key: "never" for key in ("timeout", "loop_guard") if found.get(key, 0) is None}
+
+
+def _servers(servers: Sequence[McpServer]) -> Keys:
+    parts = ("command", "url", "tools", "env_pass")
+    return {one.name: {key: _written(part) for key in parts if (part := getattr(one, key))} for one in servers}
 
 
 def _written(value: Any) -> Any:

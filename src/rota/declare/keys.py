@@ -211,6 +211,8 @@ _SHARED_KEYS = (
     Key("args", types.words, "Further long options of the agent's program, such as [--effort, high]."),
     Key("system_prompt", types.text, "A text that is added to the agent's system prompt."),
     Key("add_dirs", types.folders, "Further folders for the agent, with the access of its own."),
+    Key("mcp_servers", types.mcp_servers, "Further MCP servers for the agent, each with the tools that it may call."),
+    Key("profile", types.profile, "The named settings of the agent's program, such as a profile of Codex."),
     Key("max_turns", types.count, "How many turns the agent may take, where its adapter can keep it."),
     Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
     Key(
@@ -449,6 +451,8 @@ AGENT = Map(
         Key("args", types.words, "Further long options of its program, such as [--effort, high]."),
         Key("system_prompt", types.text, "A text that is added to its system prompt."),
         Key("add_dirs", types.folders, "Further folders, with the access of its own."),
+        Key("mcp_servers", types.mcp_servers, "Further MCP servers, each with the tools that it may call."),
+        Key("profile", types.profile, "The named settings of its program, such as a profile of Codex."),
         Key("max_turns", types.count, "How many turns a run may take, where the adapter can keep it."),
         Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
         Key(
@@ -560,7 +564,7 @@ _HELD = {
     "gates": "conditions needs_poll expires_after",
     "work": "command shell run=function mode on_failure shell_with params env_pass timeout idle_timeout term_grace "
     "isolate output on_restart postcondition sandbox limits",
-    "work.agent": "model args system_prompt add_dirs "
+    "work.agent": "model args system_prompt add_dirs mcp_servers profile "
     "on_quota max_usd loop_guard allowed_tools answered_by session carry workspace rota_tools "
     "trust_project placeholders work_source=source deliver after",
 }

@@ -474,6 +474,21 @@ login_account = Value(
 )
 words = list_of("args", text)
 folders = list_of("add_dirs", text)
+profile = Value(agents.read_profile, {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_-]*$"})
+_NAMES = {"type": "array", "items": {"type": "string"}}
+mcp_servers = Value(
+    agents.read_servers,
+    {
+        "type": "object",
+        "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_-]*$"},
+        "additionalProperties": {
+            "type": "object",
+            "properties": {"command": ARGV, "url": {"type": "string"}, "tools": _NAMES, "env_pass": _NAMES},
+            "oneOf": [{"required": ["command"]}, {"required": ["url"]}],
+            "additionalProperties": False,
+        },
+    },
+)
 workspace = word(spec.Workspace)
 agent_names = Value(
     agents.read_agents, {"anyOf": [text.schema, {"type": "array", "items": text.schema, "minItems": 1}]}

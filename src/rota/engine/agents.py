@@ -175,6 +175,8 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -
         args=tuple(option_words(work.args)),
         system_prompt=work.system_prompt,
         add_dirs=folders,
+        mcp_servers=work.mcp_servers,
+        profile=work.profile,
         state=str(surroundings.state),
         trust_project=work.trust_project,
     )

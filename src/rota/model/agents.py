@@ -140,10 +140,26 @@ class Capabilities(Struct, frozen=True):
     """Whether a text can be added to its system prompt."""
     add_dirs: bool = False
     """Whether it can work in further folders."""
+    mcp_servers: bool = False
+    """Whether it can be given MCP servers, each with the tools that it may call."""
+    profile: bool = False
+    """Whether it has named settings of the user."""
     fork: bool = False
     """Whether it can go on in a copy of a session."""
     windows: bool = False
     """Whether it reports how full the windows of its subscription are."""
+
+
+class McpServer(Struct, frozen=True):
+    """An MCP server for an agent: a command or an address, and the tools that it may call with every access."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    tools: tuple[str, ...] = ()
+    """The tools that may be called; empty: all, which only full access permits."""
+    env_pass: tuple[str, ...] = ()
+    """The variables of the run that a program with a closed environment passes on to the server."""
 
 
 class AgentTask(Struct, frozen=True):
@@ -185,6 +201,10 @@ class AgentTask(Struct, frozen=True):
     """A text for the system prompt."""
     add_dirs: tuple[str, ...] = ()
     """Further folders with the same access as `cwd`."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Further MCP servers, with the tools that it may call."""
+    profile: str = ""
+    """The named settings of the user; empty: none."""
     cancelled: Callable[[], bool] = lambda: False
 
 

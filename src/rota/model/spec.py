@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from rota.model.agents import Access
+from rota.model.agents import Access, McpServer
 from rota.model.budgets import Unit
 from rota.model.notifications import Target
 from rota.model.params import ParamKind
@@ -412,6 +412,7 @@ class AgentChoice(Struct, frozen=True):
     account_dir: str = ""
     args: tuple[str, ...] = ()
     system_prompt: str = ""
+    profile: str = ""
 
     @property
     def title(self) -> str:
@@ -470,6 +471,10 @@ class AgentWork(Struct, frozen=True):
     """A text that is added to its system prompt."""
     add_dirs: tuple[str, ...] = ()
     """Further folders with the access of its own, relative to the project."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Further MCP servers of its runs."""
+    profile: str = ""
+    """The named settings of its program; empty: none."""
     choices: tuple[AgentChoice, ...] = ()
     """The agents and models that may do the work, the preferred first; empty: this agent alone."""
     deliver: Deliver | None = None

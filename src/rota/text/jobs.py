@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.model.agents import Access, AgentProblem, provider_of
+from rota.model.agents import Access, AgentProblem, McpServer, provider_of
 from rota.model.amounts import counted, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
@@ -133,10 +133,18 @@ def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
         yield "workspace", f"{work.workspace}: {_PLACES[work.workspace]}"
     if work.trust_project:
         yield "trust", "trust_project: its program runs hooks, plugins and servers that the folder's own settings name"
+    if work.mcp_servers:
+        yield "servers", ", ".join(map(_say_server, work.mcp_servers))
+    if work.profile:
+        yield "profile", work.profile
     if work.after is not None:
         yield "after", say_after(work.after)
     if work.deliver is not None:
         yield "deliver", say_deliver(work.deliver)
+
+
+def _say_server(server: McpServer) -> str:
+    return f"{server.name} ({', '.join(server.tools) or 'all tools'})"
 
 
 def say_deliver(deliver: Deliver) -> str:

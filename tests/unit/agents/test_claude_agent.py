@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
 from rota.agents.claude import ADAPTER, attach, beyond, invoke
-from rota.model.agents import Access, AgentProblem, AgentTask
+from rota.model.agents import Access, AgentProblem, AgentTask, McpServer
 
 
 def value_of(words: list[str], option: str) -> str:
@@ -294,6 +294,20 @@ def test_further_options_folders_and_a_system_prompt_are_words_of_their_own() ->
     argv = invoke(task).argv
     assert {"--effort=high", "--add-dir=/srv/a", "--add-dir=/srv/b"} <= set(argv)
     assert "--append-system-prompt=-p is no option" in argv
+
+
+def test_a_further_server_starts_and_only_its_named_tools_are_allowed() -> None:
+    servers = (
+        McpServer("docs", ("npx", "docs"), tools=("search",)),
+        McpServer("web", url="https://x/mcp", tools=("a",)),
+    )
+    argv = invoke(AgentTask(prompt="look", mcp_servers=servers)).argv
+    assert json.loads(argv[argv.index("--mcp-config") + 1])["mcpServers"] == {
+        "docs": {"command": "npx", "args": ["docs"]},
+        "web": {"type": "http", "url": "https://x/mcp"},
+    }
+    assert argv[argv.index("--allowedTools") + 1] == "Read,Grep,Glob,mcp__docs__search,mcp__web__a"
+    assert "--strict-mcp-config" in argv
 
 
 def test_with_the_access_ask_each_further_tool_needs_permission() -> None:

@@ -468,3 +468,39 @@ def test_an_option_that_could_widen_the_access_is_refused(args: str) -> None:
 def test_an_agent_without_such_an_option_refuses_it() -> None:
     said = problems("jobs: {j: {prompt: x, agent: codex, system_prompt: Short.}}\n")
     assert said == ["rota.yaml:1:37: jobs.j.system_prompt: codex has no such option; remove this line"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            "mcp_servers: {rota: {command: x}}",
+            "mcp_servers.rota: is the name of rota's own server",
+        ),
+        ("mcp_servers: {a: {}}", "mcp_servers.a: needs either `command` or `url`"),
+        ("mcp_servers: {a: {command: x, url: 'https://x'}}", "mcp_servers.a: needs either `command` or `url`"),
+        ("mcp_servers: {a: {url: 'file:///x', tools: [b]}}", 'mcp_servers.a.url: "file:///x" is no address'),
+        ("mcp_servers: {a: {command: x, tools: ['b,Bash']}}", 'mcp_servers.a.tools[0]: "b,Bash" is not the name of'),
+        ("mcp_servers: {a.b: {command: x}}", '"a.b" is not the name of a server'),
+        ("mcp_servers: {a: {command: x}}", "mcp_servers.a: names no `tools`, and only `access: full` permits all"),
+        ("mcp_servers: [x]", "is not a map of servers"),
+        ("profile: --yolo", 'profile: "--yolo" is not the name of a profile'),
+    ],
+)
+def test_a_server_or_profile_that_could_widen_the_access_is_refused(keys: str, told: str) -> None:
+    [said] = problems(f"jobs: {{j: {{prompt: x, agent: codex, {keys}}}}}\n")
+    assert told in said
+
+
+@pytest.mark.parametrize("agent", ["gemini", "claude"])
+def test_a_program_without_profiles_refuses_one(agent: str) -> None:
+    [said] = problems(f"jobs: {{j: {{prompt: x, agent: {agent}, profile: deep}}}}\n")
+    assert f"profile: {agent} has no such option; remove this line" in said
+
+
+def test_each_agent_of_a_list_has_its_own_profile() -> None:
+    agents = "agents: {deep: {adapter: codex, profile: deep}}\n"
+    assert [one.profile for one in asked(f"{agents}jobs: {{j: {{prompt: x, agent: [claude, deep]}}}}\n").choices] == [
+        "",
+        "deep",
+    ]

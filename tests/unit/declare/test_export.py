@@ -329,14 +329,15 @@ AGENTS = """
 agents:
   reviewer: {adapter: claude, model: haiku, max_turns: 5, max_usd: 0.5, max_concurrent: 3, working_directory: repo}
   work: {adapter: codex, account: work, args: [--color, never]}
-  home: {adapter: codex, account: {name: home, dir: ~/logins/home}}
+  home: {adapter: codex, account: {name: home, dir: ~/logins/home}, profile: private}
   own: {adapter: custom, options: {argv: [./agent, "{prompt}"]}}
 budgets: {day: {usd: 5, per: day}}
 jobs:
   review: {interval: 1h, agent: reviewer, prompt: "Look at {{ job }}.", budget: day, pools: [gpu], retry: true}
   tidy: {agent: reviewer, prompt_file: prompts/tidy.md, access: write, allowed_tools: [Read, Edit]}
   wide: {agent: claude, prompt: x, args: [--effort, high], system_prompt: Short., add_dirs: [../b]}
-  ask: {agent: codex, prompt: Look around., on_quota: continue}
+  ask: {agent: codex, prompt: Look around., on_quota: continue, profile: deep}
+  docs: {agent: claude, prompt: x, mcp_servers: {docs: {command: [npx, docs], tools: [search], env_pass: [KEY]}}}
   logins: {agent: [work, home], prompt: Look around.}
   either: {agent: [claude, codex], prompt: Look around.}
   models: {agent: codex, model: [small, large], prompt: Look around.}

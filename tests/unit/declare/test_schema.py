@@ -68,6 +68,8 @@ jobs: {a: {prompt: x, deliver: {to: [p], when: always}}, b: {prompt: x, deliver:
     "jobs: {a: {prompt: x, type: agent, access: write}}\n",
     "jobs: {a: {prompt: x, on_quota: continue, workspace: worktree}}\n",
     "jobs: {a: {prompt: x, args: [--effort, high], system_prompt: Short., add_dirs: [../b]}}\n",
+    "jobs: {a: {prompt: x, mcp_servers: {d: {command: [npx, d], tools: [a]}, e: {url: 'https://x/y', tools: [b]}}}}\n",
+    "agents: {c: {adapter: codex, profile: deep}}\njobs: {a: {prompt: x, agent: c}}\n",
     "agents: {a: {adapter: claude, account: w}, b: {adapter: codex, account: {name: p, dir: ~/p}}}\njobs:\n",
     "agents: {r: {adapter: claude, model: [opus, haiku]}}\njobs: {a: {prompt: x, agent: [r, codex]}}\n",
     "jobs: {a: {command: x, postcondition: {command: [make, test], timeout: 5m}}}\n",
