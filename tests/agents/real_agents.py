@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -365,10 +366,12 @@ def test_an_account_keeps_its_sessions_in_a_folder_of_its_own(agent: str, place:
     login.mkdir()
     if agent == "codex":  # its settings are in the same folder
         (login / "config.toml").write_text((Path(settings["CODEX_HOME"]) / "config.toml").read_text())
+    if agent == "gemini":
+        shutil.copytree(place.home / ".gemini", login / ".gemini")
     variable = adapter(agent).home
     first = ask(agent, place, {"say": "the first answer"}, env={variable: str(login)})
     assert (first.problem, first.summary) == (None, "the first answer")
-    assert any(path.is_file() and path.name != "config.toml" for path in login.rglob("*"))
+    assert any(path.is_file() and path.name not in ("config.toml", "settings.json") for path in login.rglob("*"))
     other = ask(agent, place, {"say": "no"}, session_id=first.session_id)
     assert other.problem is not None, "the session is in the folder of its account alone"
     same = ask(agent, place, {"say": "more"}, session_id=first.session_id, env={variable: str(login)})
@@ -406,9 +409,20 @@ def test_a_person_opens_the_session_of_a_run(agent: str, place: Place) -> None:
     first = ask(agent, place, {"say": "the first answer"})
     attach = adapter(agent).attach
     assert attach is not None
+    if agent == "claude":
+        introduce(place)
     invocation = attach(task_of(place, session_id=first.session_id))
     shown = in_a_terminal(invocation, environment(agent, place), place, wanted=b"the first answer")
     assert "thefirstanswer" in shown
+
+
+def introduce(place: Place) -> None:
+    """Answer the questions of the first start of Claude Code, as a person who uses it has."""
+    file = place.home / "claude" / ".claude.json"
+    known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    answers = {"hasCompletedOnboarding": True, "theme": "dark", "customApiKeyResponses": {"approved": ["stub"]}}
+    before = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**before, **answers, "projects": {str(place.project): known}}))
 
 
 ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=]*[a-zA-Z]|\][^\x07\x1b]*(\x07|\x1b\\\\)|.)")
@@ -435,6 +449,8 @@ def in_a_terminal(invocation: AgentInvocation, environ: dict[str, str], place: P
                 if asked in data:
                     os.write(terminal, answer)
             seen += data
+            if b"1.Openrestricted" in b"".join(ESCAPES.sub(b"", data).split()):
+                os.write(terminal, b"\r")  # Codex asks about a folder that its settings do not trust
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
