@@ -96,6 +96,23 @@ def test_a_job_is_changed_disabled_enabled_and_deleted(page: Page) -> None:
         told(page, words)
 
 
+def test_a_job_is_edited_in_its_file_after_a_look_at_the_difference(page: Page, site: Site) -> None:
+    file = site.project.folder / "rota.yaml"
+    before = file.read_text()
+    page.goto("/ui/jobs/report")
+    page.get_by_role("link", name="rota.yaml:").click()
+    lines = page.get_by_label("The lines of the job")
+    written = lines.input_value()
+    lines.fill(written.replace("30 5", "45 5"))
+    page.locator(".diff .added").get_by_text("45 5").wait_for()
+    page.locator("#meaning").get_by_text("at 05:45").first.wait_for()
+    lines.press("Tab")
+    page.keyboard.press("Enter")
+    told(page, "report is saved in rota.yaml:")
+    assert file.read_text() == before.replace("30 5", "45 5")
+    file.write_text(before)
+
+
 def test_chosen_jobs_are_paused_and_resumed_by_keys_alone(page: Page) -> None:
     page.goto("/ui/jobs?q=-check")
     buttons = page.get_by_role("group", name="Chosen jobs")

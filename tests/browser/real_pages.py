@@ -25,6 +25,9 @@ PAGES = {
     "forecast": "/ui/forecast?days=2&job=backup&schedule=every+6h",
     "calendar": "/ui/calendar?view=month",
     "week": "/ui/calendar",
+    "job-file": "/ui/jobs/backup/file",
+    "api": "/ui/api",
+    "api-operation": "/ui/api?operation=get_jobs",
     "proposal": "/ui/agents/tidy",
     "system": "/ui/system",
 }
@@ -45,6 +48,9 @@ EXPECTED = {
     "forecast": "Slots and pools",
     "calendar": "In a calendar program",
     "week": "In a calendar program",
+    "job-file": "comments and all other lines stay",
+    "api": "OpenAPI document",
+    "api-operation": "Answers",
     "proposal": "Close issues",
     "system": "Workers",
 }

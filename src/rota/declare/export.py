@@ -15,6 +15,7 @@ from rota.declare.agents import AGENTS_POOL, own_pools
 from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
 from rota.declare.calendar import IGNORE, means_something, written_quiet
 from rota.declare.chats import write_deliver
+from rota.declare.job_lines import ENDS, split_lines
 from rota.declare.keys import FIELDS, GROUP, JOB, misfit
 from rota.declare.notifications import write_notify, write_ping, write_target
 from rota.declare.problems import REBOOT
@@ -578,7 +579,6 @@ _WRITERS: Mapping[type, Callable[[Any], Any]] = {
     Target: write_ping,
 }
 
-_LINE = re.compile("[^\n\r\x85\u2028\u2029]*(?:\r\n|[\n\r\x85\u2028\u2029]|$)")
 _EMPTY_MAP = re.compile(r"(:[ \t]*)\{[ \t]*\}")
 _BRACE = re.compile(r"[^#\"']*:[ \t]*\{")
 
@@ -626,7 +626,7 @@ def _reads_as(content: bytes, wanted: Mapping[str, Any]) -> bool:
 
 
 def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, Any]) -> Iterator[Insertion]:
-    lines = [line for line in _LINE.findall(text) if line]
+    lines = split_lines(text)
     newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     if "jobs" not in document.data:
         gap = [""] if lines else []
@@ -671,7 +671,7 @@ def _ends(lines: list[str], last: int, *, margin: int) -> Iterator[int]:
 
 def _inserted(lines: list[str], added: list[str], *, at: int, newline: str) -> Insertion:
     before, after = "".join(lines[:at]), "".join(lines[at:])
-    if before and not before.endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
+    if before and not before.endswith(ENDS):
         before += newline
     block = newline.join(added) + newline
     return Insertion((before + block + after).encode(), block, at + 1)

@@ -5,10 +5,11 @@ A file named rota.yaml is a project of its own; any other one below the includin
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -224,14 +225,18 @@ def show_path(path: Path, folder: Path, *, home: str) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and str(path) != home else str(path)
 
 
-def join_parts(main: "Document", parts: Sequence[Included]) -> "Document":
-    """Return one document of a file and its parts; each key keeps the place where it stands."""
-    from rota.declare.yaml import load
+NOT_EDITED: Mapping[Path, bytes] = MappingProxyType({})
+
+
+def join_parts(main: "Document", parts: Sequence[Included], *, edited: Mapping[Path, bytes] = NOT_EDITED) -> "Document":
+    """Return one document of a file and its parts, some as `edited`; each key keeps the place where it stands."""
+    from rota.declare.yaml import load, parse
 
     whole = main
     for part in parts:
         try:
-            whole = _joined(whole, load(part.path, named=part.file))
+            new = edited.get(part.path)
+            whole = _joined(whole, load(part.path, named=part.file) if new is None else parse(new, part.file))
         except FileProblems as error:
             whole = replace(whole, problems=(*whole.problems, *error.problems))
     return whole

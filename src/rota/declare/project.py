@@ -17,7 +17,7 @@ from rota.declare.agents import Agent, own_pools
 from rota.declare.calendar import Calendars
 from rota.declare.chats import unknown_commands
 from rota.declare.function_agents import with_registered
-from rota.declare.include import Included, find_included, join_parts, patterns_of
+from rota.declare.include import NOT_EDITED, Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes, unused_subscriptions
 from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes
 from rota.declare.people import people_notes
@@ -125,14 +125,16 @@ def read_file(
     host: Host | None = None,
     imports: bool = True,
     modules: MutableMapping[str, None] | None = None,
+    edited: Mapping[Path, bytes] = NOT_EDITED,
 ) -> FileRead:
     """Return one file with its parts, as far as it is right; `host` where it is an included project.
 
     Without `imports` no module of it is run: names are looked up in their source. `modules` gets those that it names.
+    `edited` parts are read in place of those on the disk.
     """
     patterns = patterns_of(document)
     found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
-    findings = references.Findings(join_parts(document, found.parts))
+    findings = references.Findings(join_parts(document, found.parts, edited=edited))
     origin = FileOrigin(one.folder, environment, host)
     content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars, imports=imports)
     known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
@@ -239,6 +241,7 @@ def read_project(
     calendars: MutableMapping[Path, Stamp | None] | None = None,
     imports: bool = True,
     modules: MutableMapping[str, None] | None = None,
+    edited: Mapping[Path, bytes] = NOT_EDITED,
 ) -> Declared:
     """Return what the file in `folder` declares; raise FileProblems with every problem, in file order.
 
@@ -247,11 +250,13 @@ def read_project(
     the file, or of that of the included project in `inner`, as if it were there already. A `lenient` reading leaves
     out included projects that have problems. `calendars` gets the calendar files that were looked at, also where they
     are what is wrong. Without `imports` no module is run, in this process or another one: their source is read.
-    `modules` gets the Python modules that the files name, also where something is wrong.
+    `modules` gets the Python modules that the files name, also where something is wrong. `edited` files of the project,
+    and of those that it includes, are read in place of those on the disk.
     """
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
-    document = load(one.path) if content is None or inner else parse(content)
-    given = {inner: content} if inner and content is not None else {}
+    if content is not None:
+        edited = {**edited, (inner / FILE_NAME if inner else one.path): content}
+    document = parse(edited[one.path]) if one.path in edited else load(one.path)
     looked_at = {} if calendars is None else calendars
     read = partial(
         read_file,
@@ -261,10 +266,11 @@ def read_project(
         calendars=looked_at,
         imports=imports,
         modules=modules,
+        edited=edited,
     )
     main = read(one, document, state=state)
     host = Host(main.folder, main.shared, polls="poll" in main.document.data)
-    projects = [_read_included(found, host, read, content=given.get(found.folder)) for found in main.found.projects]
+    projects = [_read_included(found, host, read, content=edited.get(found.path)) for found in main.found.projects]
     whole = gather(main, projects, lenient=lenient)
     problems = [*whole.problems, *_unknown_commands(main, whole)]
     if problems:

@@ -38,6 +38,7 @@ from rota.operations.explain import ExplanationView, explain
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply, edit
 from rota.operations.project.apply import FILE
+from rota.operations.project.job_file import JobPlace, place_of
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.project.transfer import Exported, export_jobs
 from rota.operations.run_actions import trigger
@@ -247,11 +248,17 @@ class JobDetails:
         self.file = source.removeprefix(FILE) if source.startswith(FILE) else ""
         names = {"api": "the API", "python": "Python code"}
         self.source = os.path.basename(self.file) if self.file else names.get(source, source)
+        self.editable = bool(self.file) and visit.may_admin and view.job.retired_at is None
         self.made = say_made(view.job, now=visit.now) or ""
         living = visit.may_admin and view.job.retired_at is None
         self.changeable = living and edit.may_change(view.job)
         self.copyable = visit.may_admin and edit.may_copy(view.job)
         self.deletable = living and not self.file
+
+    @cached_property
+    def place(self) -> JobPlace | None:
+        """Where its file declares it."""
+        return place_of(self.job, environ=self._visit.ctx.context.environ)
 
     @cached_property
     def stats(self) -> View:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from rota.declare.agents import Agent
-from rota.declare.include import Included
+from rota.declare.include import NOT_EDITED, Included
 from rota.declare.project import Declared, read_project
 from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
 from rota.model.clock import write_duration
@@ -117,8 +117,11 @@ def load_project(
     lenient: bool = False,
     calendars: MutableMapping[Path, Stamp | None] | None = None,
     acts: bool = False,
+    edited: Mapping[Path, bytes] = NOT_EDITED,
 ) -> Loaded:
     """Read and check a project's file, or `content` instead of it or of the file of `inner`; raise FileProblems.
+
+    `edited` files of the project are read in place of those on the disk.
 
     A `lenient` load leaves out included projects with problems; `calendars` gets the calendar files that it read.
     Modules are imported if the caller `acts`, as `rota serve` does, or the folder is trusted. Otherwise only their
@@ -139,6 +142,7 @@ def load_project(
             calendars=calendars,
             imports=imports,
             modules=modules,
+            edited=edited,
         )
     except FileProblems as error:
         if modules and not imports:
