@@ -18,6 +18,7 @@ from rota.model.clock import iso
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed
 from rota.model.spec import EnvValue, SecretOrigin, Work
 from rota.model.states import Trigger
+from rota.model.telemetry import TRACEPARENT, Signal, span_of, wanted_signals
 from rota.rules.prompts import PlaceholderValues, fill, write_param
 from rota.rules.schedule.timezone import zone
 from rota.runners.redacting import RESULT, Redactor
@@ -194,6 +195,8 @@ def placeholder_values(run: RunFacts) -> PlaceholderValues:
 def build_environment(work: Work, run: RunFacts, *, surroundings: RunSurroundings, params: str) -> dict[str, str]:
     """Return the whole environment of a run; later sources replace earlier ones."""
     environment = inherited(surroundings.environ) | described(run, surroundings=surroundings, params=params)
+    if Signal.TRACES in wanted_signals(surroundings.environ):
+        environment[TRACEPARENT] = span_of(run.run_id).header
     environment |= {name: surroundings.environ[name] for name in work.env_pass if name in surroundings.environ}
     if work.env_file is not None:
         environment |= _from_file(surroundings.project / Path(work.env_file).expanduser())

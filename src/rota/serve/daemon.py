@@ -17,6 +17,7 @@ from rota.engine.transactions.pause import pause_in_crash_loop
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError, StoreNotShared
+from rota.model.telemetry import wanted_signals
 from rota.operations.activity import Pauses, pauses
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.status.attention import MOVED, moved_to
@@ -92,6 +93,12 @@ class Daemon(ServingHost):
             self._http = self._bind_http(store)
             if self._http is not None:
                 stack.callback(self._http.close)
+            if wanted_signals(self._environ):
+                from rota.serve.telemetry import Telemetry
+
+                telemetry = Telemetry(store, self._clock, self._state, self._environ)
+                telemetry.start()
+                stack.callback(telemetry.close)
             with self._signals({signal.SIGHUP: self._look_again}):
                 await self._serve()
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rota.model.errors import SecretMissing, SpawnFailed
 from rota.model.spec import EnvValue, Kind, Work
+from rota.model.telemetry import span_of
 from rota.runners.command import describe, prepare
 
 WORK = Work(kind=Kind.COMMAND, command=("true",))
@@ -217,3 +218,13 @@ def test_the_folder_may_hold_a_placeholder_and_is_relative_to_the_project(facts,
     (around.project / "backup").mkdir()
 
     assert prepare(replace(WORK, cwd="{{ job }}"), facts, around).cwd == str(around.project / "backup")
+
+
+def test_a_process_gets_the_trace_of_its_run_where_spans_are_exported(facts, around):
+    assert "TRACEPARENT" not in environment(WORK, facts, around)
+    exporting = {**around.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    found = environment(WORK, facts, replace(around, environ=exporting))
+    assert found["TRACEPARENT"] == span_of(facts.run_id).header
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in found
+    own = replace(WORK, env=(EnvValue("TRACEPARENT", "mine"),))
+    assert environment(own, facts, replace(around, environ=exporting))["TRACEPARENT"] == "mine"
