@@ -13,6 +13,8 @@ from rota.model.agents import KEPT_ALONE, Access, Capabilities
 from rota.model.errors import UnknownAdapter, nearest
 
 NAME = "python"
+CERTIFIABLE = frozenset({"claude", "codex", "gemini", "opencode"})
+"""The adapters whose programs `rota agents certify` can try."""
 CAPABILITIES = ("allowed_tools", "max_turns", "max_usd", "resume", "cost", "tools_server", "model", "access")
 """The capabilities that a function can declare."""
 
@@ -93,12 +95,12 @@ def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, An
     return agent if agent.problem else _with_login(_with_headless(agent, adapter, environ), adapter, environ)
 
 
-def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
+def version_of(adapter: Adapter, environ: Mapping[str, str], *, patience: float = QUICK_PROBE_SECONDS) -> str:
     """Return the version of an agent's program if the program answers quickly, else an empty text."""
     path = shutil.which(adapter.executable, path=environ.get("PATH")) if adapter.executable else None
     if path is None or adapter.probe is None or not adapter.probe.version:
         return ""
-    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=QUICK_PROBE_SECONDS).text)
+    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=patience).text)
 
 
 def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[AgentProbe, ...]:

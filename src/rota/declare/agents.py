@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rota.agents.adapter import SERVER, Adapter, refused_arguments
 from rota.agents.custom import NAME as CUSTOM
+from rota.agents.registry import CERTIFIABLE, adapter, complaints, names
 from rota.agents.registry import NAME as PYTHON
-from rota.agents.registry import adapter, complaints, names
 from rota.declare.applicability import WORKS
 from rota.declare.function_agents import FunctionAdapter
 from rota.declare.problems import (
@@ -233,6 +233,11 @@ _NEEDED: Mapping[str, tuple[Callable[[Adapter], bool], str, str]] = {
         "{named} has no login folder that can be chosen",
         "remove this line, and give its key in `env`",
     ),
+    "require_certified": (
+        lambda program: program.name in CERTIFIABLE,
+        "{named} cannot be certified",
+        "remove this line: `rota agents certify` knows claude, codex, gemini and opencode",
+    ),
     "trust_project": (
         lambda program: program.capabilities.trust,
         "{named} has no setting for trusted folders",
@@ -337,6 +342,7 @@ def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
         provider=_provider(agent, keys.get("model")),
         account=account.name if account else "",
         account_dir=account.dir if account else "",
+        require_certified=agent.keys.get("require_certified", False),
         prompt=keys.get("prompt") or keys.get("task") or "",
         access=access,
         max_turns=keys.get("max_turns", default_turns),

@@ -477,6 +477,11 @@ AGENT = Map(
             types.login_account,
             "A login of its own, with a provider hold of its own: a name, or {name, dir}.",
         ),
+        Key(
+            "require_certified",
+            types.flag,
+            "Whether its runs wait until `rota agents certify` has tried the installed version of its program.",
+        ),
         Key("rota_tools", types.flag, "Whether it gets rota's tools, to read jobs and create its own."),
         Key(
             "trust_project",

@@ -161,6 +161,10 @@ class Logins(Protocol):
         """Return whether the probe of an agent finds no problem; no model is called."""
         ...
 
+    async def version(self, work: Work) -> str:
+        """Return the version of an agent's program as its runs find it, empty if it is unknown."""
+        ...
+
 
 class Message(Struct, frozen=True):
     """A message to a target. `id` is the same over all attempts; `at` is when this one is made."""

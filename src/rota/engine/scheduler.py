@@ -159,6 +159,7 @@ class Engine:
             settings=settings,
             items=self.items,
             outputs=self.outputs,
+            logins=logins,
             storage_errors=self.refusals,
             events=self.events,
         )

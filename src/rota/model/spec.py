@@ -410,6 +410,7 @@ class AgentChoice(Struct, frozen=True):
     called: bool = False
     account: str = ""
     account_dir: str = ""
+    require_certified: bool = False
     args: tuple[str, ...] = ()
     system_prompt: str = ""
     profile: str = ""
@@ -465,6 +466,8 @@ class AgentWork(Struct, frozen=True):
     """The login of its program, with a provider hold of its own; empty: the user's."""
     account_dir: str = ""
     """The login folder of the account; empty: the default one."""
+    require_certified: bool = False
+    """Whether its runs wait until the installed version of its program is certified."""
     args: tuple[str, ...] = ()
     """Further options for its program."""
     system_prompt: str = ""

@@ -150,6 +150,7 @@ class WaitingFor(StrEnum):
     PREDECESSOR = "predecessor"
     REPLACED_RUN = "replaced_run"
     ANSWER = "answer"
+    UNCERTIFIED = "uncertified"
 
 
 class Held(StrEnum):

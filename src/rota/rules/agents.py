@@ -9,7 +9,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, Capabilities, ProviderHold, Refusal
+from rota.model.agents import (
+    Access,
+    AgentProblem,
+    AgentResult,
+    AgentSession,
+    Attempted,
+    Capabilities,
+    Certification,
+    ProviderHold,
+    Refusal,
+)
 from rota.model.amounts import counted, say_dollars
 from rota.model.budgets import MILLION, Usage
 from rota.model.clock import say_duration
@@ -170,6 +180,28 @@ def _usage(ended: Outcome, result: AgentResult) -> Usage | None:
         model=result.model,
     )
     return None if usage == Usage() else usage
+
+
+RECHECK_CERTIFIED = timedelta(minutes=1)
+"""How often a run looks again whether its program is certified by now."""
+
+
+def uncertified(made: Certification | None, version: str) -> str:
+    """Return why the installed version of a program is not certified; empty: it is.
+
+    >>> uncertified(None, "2.1.0")
+    'version 2.1.0 is installed, and no version is certified'
+    """
+    if not version:
+        return "the version of the program is unknown"
+    if made is None:
+        return f"version {version} is installed, and no version is certified"
+    if made.version != version:
+        return f"version {version} is installed, and {made.version} is certified"
+    failed = [name for name, each in made.attempts.items() if each is not Attempted.DENIED]
+    if failed or not made.attempts:
+        return f"version {version} did not deny {', '.join(failed) or 'anything'}"
+    return ""
 
 
 CHECKED_FIRES = 50

@@ -411,6 +411,8 @@ class ScriptedLogins:
 
     def __init__(self) -> None:
         self.missing: set[str] = set()
+        self.versions: dict[str, str] = {}
+        """The versions of programs by adapter."""
         self.checked: list[str] = []
 
     async def works(self, work: Work) -> bool:
@@ -418,3 +420,7 @@ class ScriptedLogins:
         provider = work.agent.provider if work.agent is not None else ""
         self.checked.append(provider)
         return provider not in self.missing
+
+    async def version(self, work: Work) -> str:
+        """Return the version in `versions`."""
+        return self.versions.get(work.agent.adapter, "") if work.agent is not None else ""

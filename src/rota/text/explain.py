@@ -370,6 +370,10 @@ def _waits(facts: Facts, now: datetime) -> str:
             return f"for its subscription: {say_decision(windows)}; {resets}   rota agents{_held(facts)}"
         opens = f"the next window opens {_when(run.not_before, facts.tz, now)}"
         return f"for room in its budget; {opens}   rota budgets{_held(facts)}"
+    if run.waiting_for is WaitingFor.UNCERTIFIED:
+        told = run.decisions.get("uncertified", {})
+        agent = told.get("agent", "AGENT")
+        return f"until {agent} is certified: {told.get('why', '')}   rota agents certify {agent}{_held(facts)}"
     if run.waiting_for is WaitingFor.POLL:
         return f"for the next poll   rota explain rota/poll{_held(facts)}"
     if run.waiting_for is WaitingFor.BACKOFF:

@@ -53,6 +53,7 @@ notify:
 jobs: {a: {prompt: x, deliver: {to: [p], when: always}}, b: {prompt: x, deliver: s}}
 """,
     "scheduler: {keep_awake: on_ac}\njobs: {a: {cron: '@daily', wake: true, command: x}}\n",
+    "agents: {a: {adapter: codex, require_certified: true}}\njobs: {j: {agent: a, prompt: x}}\n",
     "jobs: {a: {interval: 1h, pace: {min: 5m, max: 1d}, command: x}}\n",
     "jobs: {a: {command: x, conditions: [on_ac_power, 'battery_above(30%)']}}\n",
     "jobs:\n",

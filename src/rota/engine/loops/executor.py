@@ -19,7 +19,7 @@ from rota.engine.loops.in_flight import Events, InFlightRun, OnExit, Recorded, R
 from rota.engine.loops.loop import Loop, StorageErrors
 from rota.engine.loops.work_sources import Items
 from rota.engine.loops.workspaces import Workspaces
-from rota.engine.ports import Functions, Launched, Processes
+from rota.engine.ports import Functions, Launched, Logins, Processes
 from rota.engine.processes import run_facts
 from rota.engine.transactions import agents
 from rota.engine.transactions import questions as questions_transactions
@@ -39,12 +39,13 @@ from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity, Run
 from rota.model.spec import AgentWork, Carry, OnQuota, SessionMode, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.admission import Admission, Admit, ConditionResult, Defer, Skip, decide
+from rota.rules.agents import RECHECK_CERTIFIED, uncertified
 from rota.rules.chats import reply_text
 from rota.rules.prompts import has_placeholders
 from rota.runners.output import folder_of, read_from
 from rota.settings import Settings
 from rota.store.driver import Database, Store
-from rota.store.tables import budgets, chats, questions, queue, run_queries, runs, work_items
+from rota.store.tables import activity, budgets, chats, questions, queue, run_queries, runs, work_items
 from rota.store.tables.direct_calls import Direct
 from rota.store.tables.run_queries import Shared
 from rota.text.jobs import workspace_of
@@ -331,6 +332,7 @@ class Executor:
         settings: Settings,
         items: Items,
         outputs: Outputs,
+        logins: Logins,
         storage_errors: StorageErrors,
         events: Events,
     ) -> None:
@@ -348,6 +350,7 @@ class Executor:
         self.outputs = outputs
         self._events = events
         self._storage_errors = storage_errors
+        self._logins = logins
         self.briefing = Briefing(store, clock, settings=settings, items=items, holder=holder)
 
     def begin_all(self, taken: Sequence[Claimed]) -> None:
@@ -535,7 +538,7 @@ class Executor:
                 raise asyncio.CancelledError
             polled = await self._pass_poll(claimed)
             admitted = None if polled is None else await self._pass_gates(polled)
-            if admitted is None or not await self._pass_budgets(admitted):
+            if admitted is None or not await self._pass_certified(admitted) or not await self._pass_budgets(admitted):
                 return
             briefed = await self._pass_brief(admitted)
             if briefed is not None:
@@ -618,6 +621,22 @@ class Executor:
         else:
             await self._skip(claimed, admission)
         return None
+
+    async def _pass_certified(self, claimed: Claimed) -> bool:
+        """Return whether the program of an agent is certified, where that is required; else the run waits."""
+        work = claimed.spec.work.agent
+        if work is None or not work.require_certified:
+            return True
+        version = await self._logins.version(claimed.spec.work)
+        why = uncertified(self._store.read(partial(activity.certification, adapter=work.adapter)), version)
+        if not why:
+            return True
+        if claimed.call is not None:
+            raise SpawnFailed(f"{work.agent} is not certified: {why}", hint=f"`rota agents certify {work.agent}`")
+        told = {"uncertified": {"agent": work.agent, "why": why}}
+        await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
+        await self._put_back(claimed, Defer(self._clock.now() + RECHECK_CERTIFIED, WaitingFor.UNCERTIFIED))
+        return False
 
     async def _pass_budgets(self, claimed: Claimed) -> bool:
         kept = claimed.spec.work.agent is not None and bool(self._store.read(budgets.subscriptions))

@@ -1,11 +1,13 @@
 """The loop that checks the logins of held providers."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
-from rota.agents.registry import PROBE_SECONDS, adapter, probe
+from rota.agents.registry import PROBE_SECONDS, adapter, probe, version_of
 from rota.engine.agents import account_environment
 from rota.engine.loops.loop import Loop, call_in_thread
 from rota.engine.ports import Logins
@@ -14,9 +16,9 @@ from rota.log import log
 from rota.model.agents import ProviderHold
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SourceError
-from rota.model.spec import SecretOrigin, Work
+from rota.model.spec import AgentWork, SecretOrigin, Work
 from rota.runners.environment import inherited, login_environment
-from rota.settings import Settings
+from rota.settings import Settings, Stamp, stamp_of
 from rota.store.driver import Database, Store
 from rota.store.tables import direct_calls, jobs, queue, runs
 
@@ -83,6 +85,7 @@ class ThreadedLogins:
         self._origins = origins
         self._settings = settings
         self._environ = environ
+        self._versions: dict[tuple[str, Stamp | None], str] = {}
 
     async def works(self, work: Work) -> bool:
         """Return whether the probe of an agent finds no problem; an unknown login counts as one that works."""
@@ -90,6 +93,31 @@ class ThreadedLogins:
             return await call_in_thread(partial(self._probe, work), within=PATIENCE, hide=lambda error: error)
         except SourceError:
             return False
+
+    async def version(self, work: Work) -> str:
+        """Return the version of an agent's program, which is asked again when its file changes."""
+        try:
+            return await call_in_thread(partial(self._version, work), within=PATIENCE, hide=lambda error: error)
+        except SourceError:
+            return ""
+
+    def _version(self, work: Work) -> str:
+        if work.agent is None:
+            return ""
+        kind, variables = adapter(work.agent.adapter, work.agent.options), self._variables(work, work.agent)
+        path = shutil.which(kind.executable, path=variables.get("PATH"))
+        stamp = None if path is None else (path, stamp_of(Path(path)))
+        if stamp is None or stamp not in self._versions:
+            found = version_of(kind, variables, patience=PROBE_SECONDS)
+            if stamp is None or not found:
+                return found
+            self._versions = {stamp: found, **{old: told for old, told in self._versions.items() if old[0] != path}}
+        return self._versions[stamp]
+
+    def _variables(self, work: Work, agent: AgentWork) -> dict[str, str]:
+        settings, origins = self._settings, self._origins()
+        own = login_environment(work, self._environ, project=settings.folder, state=settings.state, origins=origins)
+        return {**inherited(self._environ), **own, **account_environment(agent, self._environ)}
 
     def _probe(self, work: Work) -> bool:
         agent = work.agent
@@ -101,9 +129,4 @@ class ThreadedLogins:
             return True
         if kind.invoke is None and kind.reach is None:
             return True
-        settings = self._settings
-        own = login_environment(
-            work, self._environ, project=settings.folder, state=settings.state, origins=self._origins()
-        )
-        variables = {**inherited(self._environ), **own, **account_environment(agent, self._environ)}
-        return probe(kind, variables, agent.options).problem is None
+        return probe(kind, self._variables(work, agent), agent.options).problem is None

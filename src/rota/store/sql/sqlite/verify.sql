@@ -138,6 +138,7 @@ WHERE live.state = 0 AND (:jobs IS NULL OR job.id IN (SELECT value FROM json_eac
             AND (SELECT number FROM run root WHERE root.id = coalesce(first.chain_id, first.id)) < run.number) END
     WHEN 'replaced_run' THEN NOT EXISTS (SELECT 1 FROM live AS first WHERE first.job = live.job AND first.run < live.run)
     WHEN 'budget' THEN live.not_before IS NULL
+    WHEN 'uncertified' THEN live.not_before IS NULL
     WHEN 'answer' THEN NOT EXISTS (SELECT 1 FROM question WHERE question.used_by = run.id AND question.state = 'open')
     -- A poll comes by its schedule, or is on its way; in a mode without polls only the latter counts.
     WHEN 'poll' THEN NOT EXISTS (SELECT 1 FROM job poll WHERE poll.name = 'rota/poll' AND poll.retired_at IS NULL AND (
