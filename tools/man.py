@@ -39,7 +39,7 @@ def page(path: str, command: click.Command) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    records = [record for param in command.params if (record := param.get_help_record(context))]
+    records = [record for param in command.params if (record := param.get_help_record(context)) and record[1]]
     if records:
         yield ".SH OPTIONS"
     for names, text in records:

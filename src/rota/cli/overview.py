@@ -70,8 +70,40 @@ OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """The commands of `rota --help`: of those that share a line, each has its part of the text."""
+ALONE = {
+    "show": "show one job or run",
+    "stats": "durations, success and lateness over time",
+    "list": "list all jobs",
+    "logs": "print the output of a run",
+    "retry": "run a finished run again",
+    "move": "change the order of queued runs",
+    "edit": "change params or priority of a queued run",
+    "approve": "approve proposed jobs",
+    "remove": "remove jobs of agents",
+    "answer": "answer a question",
+    "grants": "list and revoke standing permissions of calls",
+    "attach": "enter the session of an agent's run",
+    "fork": "start a run from the session of another",
+    "mcp": "serve the tools for agents",
+    "touch": "record activity",
+    "worker": "run one more worker",
+    "workers": "list or drain workers",
+    "doctor": "check this machine",
+    "verify": "check the database",
+    "backup": "write a backup of the database",
+    "restore": "restore a backup",
+    "token": "tokens of the HTTP API",
+    "secrets": "secrets of jobs",
+    "import": "convert files of other schedulers",
+    "takeover": "move your crontab to rota, or back",
+    "export": "print jobs as YAML",
+    "schema": "print the JSON Schema of rota.yaml",
+    "completion": "print the completion for bash, zsh or fish",
+    "help": "help of one command or of all",
+}
+"""Summaries that stand alone, for commands whose text in the overview needs its neighbour."""
 COMMANDS = {
-    name: (group, summary)
+    name: (group, ALONE.get(name, summary))
     for group, cells in OVERVIEW.items()
     for names, text in cells
     for name, summary in zip(names.split(", "), text.split("; ") if ", " in names else [text], strict=True)
