@@ -17,7 +17,7 @@ from rota.declare.importers.translation import (
     Translation,
     cron_reading,
     first_of,
-    instant_of,
+    instant_from,
     plain_defaults,
     remark,
     slug_for,
@@ -74,7 +74,7 @@ def _job(
     if not body.get("recurring"):
         keys["run_once"] = True
     elif not body.get("permanent"):
-        created = instant_of(body.get("createdAt"))
+        created = instant_from(body.get("createdAt"))
         when = f" on {created + EXPIRY:%Y-%m-%d}" if created and created < source.now + EXPIRY else ""
         told.append(f"Claude Code would remove it after 7 days{when}; here it stays: `end_at` sets a last day")
     if prompt.startswith("/"):

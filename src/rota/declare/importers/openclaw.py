@@ -17,7 +17,7 @@ from rota.declare.importers.translation import (
     duration_text,
     every,
     five_fields,
-    instant_of,
+    instant_from,
     library_reading,
     once,
     plain_defaults,
@@ -84,7 +84,7 @@ def _when(
         milliseconds = schedule.get("everyMs")
         if not isinstance(milliseconds, int | float) or not 1000 <= milliseconds <= _LONGEST_MS:
             raise Unmappable(f"everyMs {milliseconds!r} is no number from a second to ten years")
-        anchor = instant_of(schedule.get("anchorMs") or body.get("createdAtMs"))
+        anchor = instant_from(schedule.get("anchorMs") or body.get("createdAtMs"))
         keys: dict[str, Any] = {"interval": duration_text(milliseconds / 1000), "anchor": "fixed"}
         if anchor is not None:
             keys["start_at"] = iso(anchor)
@@ -117,7 +117,7 @@ def _cron(schedule: Mapping[str, Any], source: Source, told: list[str]) -> tuple
 
 def _at(value: Any, source: Source) -> tuple[dict[str, Any], Reading]:
     try:
-        at = instant_of(value) or datetime.fromisoformat(str(value))
+        at = instant_from(value) or datetime.fromisoformat(str(value))
     except ValueError:
         raise Unmappable(f"{value!r} is not a time") from None
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -258,7 +258,7 @@ def first_of(reading: Reading) -> Reading:
     return lambda after, count: reading(after, min(count, 1))
 
 
-def instant_of(ms: Any) -> datetime | None:
+def instant_from(ms: Any) -> datetime | None:
     """Return the instant of milliseconds since 1970, None for a value that is none."""
     try:
         return from_ms(ms) if isinstance(ms, int) else None
