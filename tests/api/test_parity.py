@@ -27,7 +27,7 @@ PATHS = {
     "next": ["preview_job"],
     "status": ["get_status", "poll_scheduler"],
     "list": ["get_jobs"],
-    "show": ["get_job", "get_run", "get_group"],
+    "show": ["get_job", "get_run", "get_group", "get_run_files", "get_run_file"],
     "history": ["get_runs", "get_job_runs"],
     "logs": ["get_run_output", "get_run_transcript"],
     "explain": ["explain_job", "explain_run"],

@@ -15,6 +15,7 @@ from rota.model.ids import IdSource
 from rota.model.spec import Kind, Work
 from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
+from rota.runners.files import read_index
 from rota.runners.processes import tagged
 from rota.runners.spawn_client import Spawner
 from rota.runners.watch import wait_keeper
@@ -290,6 +291,20 @@ def test_the_result_file_gives_summary_state_and_files(tmp_path):
     outcome = outcome_of(result_launch(tmp_path, text), tmp_path)
 
     assert (outcome.summary, outcome.state, outcome.files) == ("3 mails", {"last": 1}, ("a",))
+
+
+def test_the_files_of_a_result_are_copied_before_the_end_is_told(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a").write_text("token hunter-22-two")
+    result = CommandRunner(Spawner(), tmp_path).folder(RUN_ID) / "result.json"
+    text = json.dumps({"files": ["a", "/etc/passwd"]})
+    env = {"TEXT": text, "ROTA_RESULT_FILE": str(result), "TOKEN": "hunter-22-two"}
+    launch = shell('printf %s "$TEXT" > "$ROTA_RESULT_FILE"', env=env, cwd=str(work), secret=("TOKEN",))
+
+    assert outcome_of(launch, tmp_path).status is Status.COMPLETED
+    assert (result.parent / "files" / "0").read_text() == "token ***"
+    assert [entry["why"] for entry in read_index(str(result.parent))] == [None, "is outside of the working folder"]
 
 
 def test_a_wrong_result_file_fails_a_command_that_exited_with_zero(tmp_path):

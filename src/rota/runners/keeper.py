@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rota import faults
 from rota.runners.redacting import FUNCTION, RESULT, Redactor, redact_file
 from rota.runners.tree import LINUX, descendants, groups, send, signal_once
-from rota.runners.writer import TAIL, BoundedWriter
+from rota.runners.writer import NONE, TAIL, BoundedWriter
 
 if TYPE_CHECKING:
     from rota.agents.stream import Stop, StreamGuard
@@ -203,6 +203,8 @@ class Keeper:
             if self.spec.get("postcondition") and self.why == "exited" and self.status == 0 and self._checkable():
                 self._check(self.spec["postcondition"])
             self._clean_up()
+            if self.why == "exited" and self.status == 0:
+                self._keep_files()
         self.output.close()
         os.chdir("/")
         self.outcome = json.dumps(self._outcome()).encode()
@@ -444,6 +446,21 @@ class Keeper:
         check = {name: ended[name] for name in ("why", "exit_code", "signal", "error")}
         check |= {"from": self.checked_from, "timeout": self.spec["postcondition"]["timeout"]}
         return {**ended, "why": "exited", "exit_code": 0, "signal": None, "error": None, "postcondition": check}
+
+    def _keep_files(self) -> None:
+        """Copy the files that the result names, while the folder of the work is still there."""
+        result = os.path.join(self.folder, RESULT)
+        if self.spec["output"] == NONE or not os.path.lexists(result):
+            return
+        from rota.runners.files import keep_files, named_files
+
+        names = named_files(result)
+        redact = None if self.redactor is None else self.redactor.redact_bytes
+        try:
+            if names:
+                keep_files(names, cwd=self.spec["cwd"], folder=self.folder, redact=redact)
+        except OSError:
+            pass  # the disk is full: the run counts more than copies of its files
 
     def tell(self, channel: socket.socket) -> bool:
         """Send the outcome to the scheduler; return whether that was possible."""

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,8 +90,9 @@ def _used(run: "Run") -> str:
 @click.command("show", cls=RotaCommand)
 @click.argument("name")
 @click.option("--result", is_flag=True, help="Print the whole answer of a run alone; of a job: of its newest run.")
+@click.option("--files", is_flag=True, help="List the files that the result of a run names, with their copies.")
 @click.pass_obj
-def show_command(invocation: Invocation, *, name: str, result: bool) -> None:
+def show_command(invocation: Invocation, *, name: str, result: bool, files: bool) -> None:
     """Show a job (NAME) or a run (JOB:NUMBER, JOB:-1 for the run before the newest, or its identifier) in full.
 
     Show a direct call by its identifier.
@@ -98,9 +100,12 @@ def show_command(invocation: Invocation, *, name: str, result: bool) -> None:
     from rota.operations.jobs import job_view
     from rota.operations.runs import find_any, run_view
 
-    with invocation.store() as (_, store):
+    with invocation.store() as (place, store):
         if result:
             _print_result(invocation, store, name)
+            return
+        if files:
+            _print_files(invocation, store, place.state, name)
             return
         if is_id(name):
             from rota.operations.direct_calls import direct_view
@@ -130,6 +135,28 @@ def _print_result(invocation: Invocation, store: "Store", name: str) -> None:
         )
     else:
         click.echo(clean_for_terminal(view.result))
+
+
+def _print_files(invocation: Invocation, store: "Store", state: Path, name: str) -> None:
+    from rota.operations.files import files_json, files_of
+    from rota.operations.runs import show_run
+
+    view = show_run(store, name)
+    found = files_of(state, view)
+    if invocation.as_json:
+        print_json(files_json(view, found))
+    elif not found:
+        click.echo(f"{view.run.handle} has no files: its result names none, or `retention.output` has deleted them")
+    else:
+        rows = [
+            [
+                plain(file.name),
+                "–" if file.size is None else f"{file.size:,}",
+                file.path if file.kept else str(file.why),
+            ]
+            for file in found
+        ]
+        print_table([Column("FILE"), Column("BYTES"), Column("COPY", flexible=True)], rows)
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:

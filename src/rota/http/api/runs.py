@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio.to_thread import run_sync
-from fastapi import Header, Query, Request
+from fastapi import Header, Path, Query, Request
 from msgspec import Struct
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from rota.engine.transactions.enqueue import Where
 from rota.http import schemas
@@ -42,6 +44,7 @@ from rota.operations.diff import RunDiffJson, diff_json, diff_runs
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
 from rota.operations.direct_calls import DirectCallJson, DirectCallsJson, calls_json, direct_calls, direct_json
 from rota.operations.explain import ExplanationJson, explain, explanation_json
+from rota.operations.files import RunFilesJson, file_of, files_json, files_of
 from rota.operations.groups import group_around
 from rota.operations.jobs import project_timezone
 from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
@@ -219,6 +222,26 @@ def get_run_diff(
     """Compare a run with another one: definition, params, prompt, model, duration, cost and output."""
     view = diff_runs(ctx.store, ctx.state, run, other, now=ctx.now)
     return answer(diff_json(view, now=ctx.now))
+
+
+@runs_routes.on("GET", "/runs/{run}/files", scope=Scope.READ, answer=RunFilesJson)
+def get_run_files(ctx: Ctx, run: RunName) -> Response:
+    """List the files that the result of a run names."""
+    view = show_run(ctx.store, run)
+    return answer(files_json(view, files_of(ctx.state, view)))
+
+
+@runs_routes.on("GET", "/runs/{run}/files/{number}", scope=Scope.READ, answer=str, media="application/octet-stream")
+def get_run_file(ctx: Ctx, run: RunName, number: Annotated[int, Path(ge=0, lt=1000)]) -> Response:
+    """Download a file of a run's result. A browser draws images alone, and runs nothing of it."""
+    file = file_of(ctx.state, show_run(ctx.store, run), number)
+    name = quote(PurePosixPath(file.name).name[:200], safe="")
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name or number}",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return FileResponse(file.path, headers=headers, media_type=file.media)
 
 
 @runs_routes.on("GET", "/runs/{run}/transcript", scope=Scope.READ, answer=TranscriptJson)

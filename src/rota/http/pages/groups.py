@@ -42,6 +42,8 @@ LISTED = 100
 OLDER = 20
 ROWS = 400
 NODES = 60
+LONG_WAIT = timedelta(seconds=1)
+"""A run alone has bars from this wait on."""
 ACROSS = 5
 WIDTH, HEIGHT, GAP = 176, 40, 26
 NAME_LENGTH = 19
@@ -207,10 +209,10 @@ def _table(visit: PageContext, rows: Sequence[SpanRow], phases: Sequence[str]) -
 
 
 def run_gantt(visit: PageContext, run: Run, *, path: str, as_table: bool) -> Gantt | None:
-    """Return the Gantt on the page of a run: of its group if it represents one, of its retries if there are any."""
+    """Return the Gantt on the page of a run: of its group if it represents one, of its retries, or of a long wait."""
     view = spans_by_name(visit.ctx.store, run.id, state=visit.ctx.state, now=visit.now)
-    alone = view.group is None and len(view.rows) < 2
-    if (alone and not as_table and sum(len(row.spans) for row in view.rows) < 2) or not view.rows:
+    waited = any(span.length >= LONG_WAIT for row in view.rows for span in row.spans if not span.works)
+    if not view.rows or not (view.group or len(view.rows) > 1 or waited or as_table):
         return None
     return gantt_of(visit, view, rows=OLDER, path=path, as_table=as_table)
 

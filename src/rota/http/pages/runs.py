@@ -20,6 +20,7 @@ from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations import text as words
 from rota.operations.diff import DIFF_LINES, DiffView, diff_runs
 from rota.operations.explain import explain
+from rota.operations.files import IMAGE, JSON, TEXT, files_of, preview
 from rota.operations.groups import group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
@@ -226,6 +227,7 @@ def show_one_run(
         "group_path": group_path,
         "successor": next(iter(following), None),
         "transcript": _transcript(visit, found),
+        "files": _files(visit, found) if visit.wants("files") else (),
     }
 
     def show(count: int) -> Response:
@@ -254,6 +256,25 @@ def _transcript(visit: PageContext, found: RunView) -> object | None:
         return None
     whole = transcript_of(visit.ctx.state, found, size=TRANSCRIPT_SIZE, limit=TRANSCRIPT_TEXT)
     return whole if whole.turns else None
+
+
+FILES_SHOWN = 30
+PREVIEWS = 5
+PREVIEW_LENGTH = 3_000
+IMAGE_SIZE = 2_000_000
+
+
+def _files(visit: PageContext, found: RunView) -> list[View]:
+    """Return the files of the result; the first texts and images are shown."""
+    views, shown = [], 0
+    for file in files_of(visit.ctx.state, found)[:FILES_SHOWN]:
+        drawn = file.kind == IMAGE and (file.size or 0) <= IMAGE_SIZE
+        text = preview(file, limit=PREVIEW_LENGTH) if file.kind in (TEXT, JSON) and file.kept else ""
+        drawn, text = (drawn, text) if shown < PREVIEWS else (False, "")
+        shown += bool(drawn or text)
+        path = f"/api/v1/runs/{segment(found.run.handle)}/files/{file.number}"
+        views.append({"file": file, "href": visit.href(path), "drawn": drawn, "text": text})
+    return views
 
 
 def _last(written: Written, count: int) -> Written:
