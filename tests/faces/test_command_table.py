@@ -51,6 +51,7 @@ FOR_OTHERS = (
     "rota.engine.transactions.claim",
     "rota.engine.transactions.fire",
     "rota.runners.processes",
+    "rota.store.transfer",
     *("concurrent.futures", "cronsim.explain", "ctypes", "difflib", "email", "logging", "socket", "ssl", "subprocess"),
     *("importlib.metadata", "importlib.resources"),
 )

@@ -32,10 +32,10 @@ from rota.operations.status.status import needs_of
 from rota.rules.liveness import LEASE
 from rota.rules.liveness import REASON as CRASH_LOOP
 from rota.store.driver import Database
+from rota.store.migrate import MOVED_TO
 from rota.store.tables import jobs, notifications, processes, questions, queue
 from rota.store.tables.questions import NewQuestion
 from rota.store.tables.runs import NewRun
-from rota.store.transfer import MOVED_TO
 from tests.api.conftest import opened
 from tests.docs.pages import DOCS
 from tests.faces.conftest import Project

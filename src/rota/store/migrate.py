@@ -34,6 +34,7 @@ HISTORY = """CREATE TABLE IF NOT EXISTS migration (
 RESTART_HINT = "nothing was changed; restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
 MOVING_PREFIX = "moving:"
 """Marks the checksums of a database while a copy fills it, so that it cannot be opened."""
+MOVED_TO, MOVED_FROM = "moved_to", "moved_from"
 
 
 def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore:

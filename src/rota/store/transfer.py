@@ -15,12 +15,11 @@ from msgspec import Struct
 from rota.model.amounts import counted
 from rota.model.errors import DatabaseCorrupt
 from rota.store.driver import Row
-from rota.store.migrate import MADE_KEY, MOVING_PREFIX, fresh_database
+from rota.store.migrate import MADE_KEY, MOVED_FROM, MOVED_TO, MOVING_PREFIX, fresh_database
 from rota.store.sqlite.store import connect
 from rota.store.sqlite.store import translated as sqlite_errors_translated
 
 BATCH_ROWS = 2_000
-MOVED_TO, MOVED_FROM = "moved_to", "moved_from"
 STAYS = frozenset({"migration", "change"})
 """Tables that are not copied: each database counts its own changes."""
 _OWN_KEYS = (MADE_KEY, MOVED_TO, MOVED_FROM)

@@ -188,9 +188,11 @@ def _attention(view: "SystemView") -> Iterator[str]:
 
 def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     """Print the pauses: everything, then single jobs."""
+    everything, each = view.pauses.everything, view.pauses.jobs
+    if everything is None and not each:
+        return
     from rota.operations.text import everything_words, jobs_paused_words
 
-    everything, each = view.pauses.everything, view.pauses.jobs
     title = click.style("paused", fg="yellow")
     if everything is not None:
         yield f"{title}    {everything_words(everything, zone=zone, now=now)}"

@@ -21,10 +21,10 @@ from rota.operations.verify.report import AuditReport
 from rota.operations.verify.verify import verify
 from rota.settings import FILE_NAME
 from rota.store.driver import Database
-from rota.store.migrate import check_applied, open_store
+from rota.store.migrate import MOVED_TO, check_applied, open_store
 from rota.store.queries import load_migrations
 from rota.store.tables import processes
-from rota.store.transfer import MOVED_TO, CopyEnd, PartialCopy, Position, SqliteEnd, Table, cleaned, made_rows, tables
+from rota.store.transfer import CopyEnd, PartialCopy, Position, SqliteEnd, Table, cleaned, made_rows, tables
 
 if TYPE_CHECKING:
     from rota.store.postgres.transfer import PostgresEnd

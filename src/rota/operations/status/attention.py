@@ -413,7 +413,7 @@ def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
 
 def moved_to(db: Database) -> str | None:
     """Return the destination to which `rota migrate` moved this database, or None."""
-    from rota.store.transfer import MOVED_TO
+    from rota.store.migrate import MOVED_TO
 
     row = db.row("meta_get", key=MOVED_TO)
     return row[0] if row is not None else None
