@@ -1,4 +1,7 @@
-"""The dashboard in Chromium with a million runs: first paint, size, and how soon an event shows; beside a bare page."""
+"""The dashboard in Chromium with a million runs: first paint, size, and how soon an event shows; beside a bare page.
+
+`BENCH_STORE=postgres` moves the runs to a PostgreSQL server first.
+"""
 
 import json
 import os
@@ -19,6 +22,7 @@ from bench.rows import unguarded
 from bench.scheduling import CLOCK
 from rota.model.clock import to_ms
 from rota.operations.admin.access import read_token
+from rota.operations.admin.migrate import MigrationEnd, move
 from rota.store.sqlite.store import SqliteStore, connect
 from rota.store.tables.stats import count_past
 
@@ -26,6 +30,7 @@ TARGET = "1,000,000 runs stored: first contentful paint ≤ 300 ms, HTML ≤ 100
 PAINT, SIZE, SHOWN = 300.0, 100.0, 500.0
 RUNS = int(os.environ.get("BENCH_RUNS", sized(1_000_000, 2_000)))
 SPAN = timedelta(days=300)
+STORE = os.environ.get("BENCH_STORE", "sqlite")
 LOADS = sized(9, 1)
 EVENTS = sized(15, 2)
 APART = 1.2
@@ -46,6 +51,7 @@ PAGES = {
     "jobs": "/ui/jobs",
     "a job": "/ui/jobs/job-7",
     "queue": "/ui/queue",
+    "groups": "/ui/groups",
     "runs": "/ui/runs",
     "runs by a text that is nowhere": "/ui/runs?q=nowhere",
     "a run": "/ui/runs/job-7:9",
@@ -55,6 +61,15 @@ PAGES = {
     "a job's statistics of 30 days as tables": "/ui/jobs/job-7?range=30d&as=table",
     "costs": "/ui/costs",
     "costs by job": "/ui/costs?by=job&range=7d",
+    "forecast": "/ui/forecast",
+    "forecast of 30 days with a change": "/ui/forecast?days=30&job=job-7&schedule=every+6h",
+    "calendar, a week": "/ui/calendar",
+    "calendar, a month": "/ui/calendar?view=month",
+    "a job's lines in the file": "/ui/jobs/job-7/file",
+    "API": "/ui/api",
+    "API, an operation": "/ui/api?operation=get_run",
+    "questions": "/ui/questions",
+    "digest": "/ui/digest",
     "system": "/ui/system",
 }
 FOLLOWED = {"runs": ("/ui/runs?each=true", "task"), "overview": ("/", "train"), "a job": ("/ui/jobs/task", "task")}
@@ -114,6 +129,8 @@ def measure() -> Report:
         with served(folder, YAML):
             pass  # the file is applied, and the database made
         _fill(folder / ".rota" / "rota.db")
+        if STORE == "postgres":
+            os.environ["ROTA_STORE"] = _moved(folder / ".rota")
         with served(folder, YAML) as (_, port), _browser(port, folder) as context:
             painted = _paint(context, f"http://127.0.0.1:{bare_port}/page")
             sizes = {name: _size(context, path) for name, path in PAGES.items()}
@@ -165,6 +182,15 @@ def _fill(path: Path) -> None:
         pass
     print(f"statistics of {RUNS:,} runs counted in {time.perf_counter() - began:.1f} s")
     store.close()
+
+
+def _moved(state: Path) -> str:
+    """Move the database to a server of its own, and return its address."""
+    from tests.postgres import bare_postgres
+
+    address = bare_postgres("pages")
+    move(MigrationEnd(state), MigrationEnd(state, address), clock=CLOCK, tell=lambda *_: None)
+    return address
 
 
 @contextmanager

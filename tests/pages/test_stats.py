@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.http.pages.charts import budget_bar
 from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
@@ -87,6 +88,22 @@ def test_costs_are_divided_and_the_most_expensive_runs_come_first(worked: Site) 
     by_job = worked.get("/ui/costs?by=job&unit=tokens")
     assert "hello 2,100 100%" in by_job.words
     assert "/ui/jobs/hello" in by_job.links
+
+
+def test_each_budget_is_a_bar_with_its_forecast(site: Site) -> None:
+    site.project.applied(
+        "budgets: {money: {usd: 2, per: day}}\n"
+        "jobs:\n  hello: {command: [echo], budget: money, estimate: 1, overlap: allow}\n"
+    )
+    (bar,) = site.get("/ui/costs").all("svg", class_="budget-bar")
+    assert bar["aria-label"].startswith("$0.00 of $2.00")
+
+
+def test_the_bar_of_a_budget_is_red_above_its_limit() -> None:
+    assert "over" not in budget_bar(1, 1.5, 2, "half")
+    assert 'class="expected over" x="66.7" y="5" width="33.3"' in budget_bar(1, 3, 2, "forecast above")
+    assert 'class="used over" x="50" y="5" width="50"' in budget_bar(4, None, 2, "twice")
+    assert "width" in budget_bar(0, None, 0, "nothing")
 
 
 def test_costs_can_be_downloaded_and_no_name_becomes_a_formula(worked: Site) -> None:

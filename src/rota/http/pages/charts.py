@@ -222,6 +222,24 @@ def spark(values: Sequence[float | None], label: str) -> Markup:
     ).format(label, label, path)
 
 
+def budget_bar(used: float, expected: float | None, limit: float, label: str) -> Markup:
+    """Return a bar of the used and the expected amount with the limit as a mark; what is above the limit is red."""
+    most = max(used, expected or 0, limit) or 1
+    parts = Markup()
+    for value, style in ((expected or 0, "expected"), (used, "used")):
+        parts += Markup('<rect class="{}" y="5" width="{}" height="10"/>').format(style, _short(value / most * 100))
+    if max(used, expected or 0) > limit:
+        for value, style in ((expected or 0, "expected over"), (used, "used over")):
+            if value > limit:
+                parts += Markup('<rect class="{}" x="{}" y="5" width="{}" height="10"/>').format(
+                    style, _short(limit / most * 100), _short((value - limit) / most * 100)
+                )
+    return Markup(
+        '<svg class="budget-bar" viewBox="0 0 100 20" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<title>{}</title>{}<path class="level" d="M{} 1v18"/></svg>'
+    ).format(label, label, parts, _short(limit / most * 100))
+
+
 class Day(Struct, frozen=True):
     """A day of a strip: the share of its failures, and its words."""
 

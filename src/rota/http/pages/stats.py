@@ -475,6 +475,7 @@ def _account(view: AccountView, say: charts.Say) -> View:
     return {
         "label": f"{view.account.name}, this {view.account.per.value}",
         "value": f"{say(view.used)}",
+        "bar": charts.budget_bar(view.used, expected, limit, f"{say(view.used)} of {say(limit)}{words}"),
         "about": f"of {say(limit)}{words}",
         "worse": view.used > limit or (expected is not None and expected > limit),
     }
