@@ -35,7 +35,7 @@ from rota.store.tables import jobs
 
 MOST_FIRES = 20_000
 """The fires that one request simulates; the rest is left out, and the forecast says so."""
-MOST_SECONDS = 1.0
+MOST_SECONDS = 0.5
 LEAST_DAYS, MOST_DAYS = 0.001, 62.0
 ONE_AT_A_TIME = Lock()
 """Simulations of requests take turns, so that many of them do not take the processor from the scheduler."""
