@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 Wire = dict[str, Any]
 """An object of the protocol."""
+TEXT_TOOLS = frozenset({"permission"})
+"""Tools that answer with a text alone: Claude Code denies a tool call if the decision has structured content."""
 
 
 class Offered(Protocol):
@@ -51,7 +53,10 @@ class Offered(Protocol):
     @property
     def input_schema(self) -> Mapping[str, Any]: ...
     @property
-    def output_schema(self) -> Mapping[str, Any]: ...
+    def output_schema(self) -> Mapping[str, Any]:
+        """The schema of the answer; empty: the answer is its text alone."""
+        ...
+
     @property
     def annotations(self) -> Mapping[str, bool]: ...
 
@@ -235,13 +240,9 @@ def server_of(toolbox: ServedTools) -> "Server[Any]":
 
 def offer(tool: Offered) -> Wire:
     """Return a tool as the protocol describes it."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": dict(tool.input_schema),
-        "outputSchema": dict(tool.output_schema),
-        "annotations": dict(tool.annotations),
-    }
+    described = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
+    answers = {"outputSchema": dict(tool.output_schema)} if tool.output_schema else {}
+    return {**described, **answers, "annotations": dict(tool.annotations)}
 
 
 def answer(toolbox: ServedTools, name: str, arguments: Mapping[str, Any]) -> Wire:
@@ -254,11 +255,8 @@ def answer(toolbox: ServedTools, name: str, arguments: Mapping[str, Any]) -> Wir
     except Exception:
         logger.exception("the tool %s failed", name)
         return _failed(f"{name} failed inside rota, not because of your arguments; see the log of `rota mcp`.")
-    return {
-        "content": [{"type": "text", "text": json.dumps(result, ensure_ascii=False)}],
-        "structuredContent": result,
-        "isError": False,
-    }
+    text = {"content": [{"type": "text", "text": json.dumps(result, ensure_ascii=False)}], "isError": False}
+    return text if name in TEXT_TOOLS else {**text, "structuredContent": result}
 
 
 def _refuse_huge(arguments: Mapping[str, Any]) -> None:

@@ -37,6 +37,23 @@ from tests.waiting import LONGEST_WAIT, until
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 
 
+DECIDER = """
+import sys
+from rota.mcp import serve
+from rota.operations.tools.catalog import tools_of
+
+class Decider:
+    def __init__(self):
+        self.tools = tools_of(self.call, permissions="only")
+
+    def call(self, name, given):
+        answers = {"allow": {"updatedInput": given["input"]}, "deny": {"message": "no"}}
+        return {"behavior": sys.argv[1], **answers[sys.argv[1]]}
+
+serve(Decider())
+"""
+
+
 class Real(Struct, frozen=True):
     """What differs between the agents: how a tool is named, what it is denied, and who resumes and reaches servers."""
 
@@ -283,6 +300,15 @@ def test_full_access_runs_a_command(agent: str, place: Place) -> None:
     order = {"tool": real.tool, "input": {**real.given, key: f"touch {place.project}/made"}}
     assert ask(agent, place, order, access=Access.FULL).denied_tools == ()
     assert (place.project / "made").exists()
+
+
+@pytest.mark.parametrize("behavior", ["allow", "deny"])
+def test_a_person_decides_about_a_call_of_claude(behavior: str, place: Place) -> None:
+    made = place.project / "made"
+    order = {"tool": "Bash", "input": {"command": f"touch {made}", "description": "d"}}
+    told = ask("claude", place, order, access=Access.ASK, tools_server=(sys.executable, "-c", DECIDER, behavior))
+    assert made.exists() is (behavior == "allow")
+    assert told.denied_tools == (() if made.exists() else ("Bash",))
 
 
 @EACH

@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, TextContent
 
 from rota.cli.commands.agents import ProjectTools
 from rota.mcp import ARGUMENTS_LIMIT, responder, server_of
-from rota.operations.tools.catalog import TOOLS
+from rota.operations.tools.catalog import PERMISSION_TOOL, TOOLS, tools_of
 from tests import forking
 from tests.faces.conftest import Project
 
@@ -293,8 +293,29 @@ class Empty:
 ENVELOPE = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
 
 
-def asked(**message: Any) -> Any:
-    return responder(Empty())(json.dumps({"jsonrpc": "2.0", "id": 7, **message}).encode())
+class Deciding:
+    """Only the decision about tool calls."""
+
+    def __init__(self) -> None:
+        self.tools = tools_of(self.call, permissions="only")
+
+    def call(self, _name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {"behavior": "allow", "updatedInput": given["input"]}
+
+
+def test_a_decision_about_a_tool_call_is_a_text_alone() -> None:
+    """Claude Code denies the call for an answer with structured content."""
+    call = {"name": PERMISSION_TOOL, "arguments": {"tool_name": "Bash", "input": {"command": "ls"}}}
+    (offered,) = asked(Deciding(), method="tools/list")["result"]["tools"]
+    result = asked(Deciding(), method="tools/call", params=call)["result"]
+    assert "outputSchema" not in offered
+    assert "structuredContent" not in result
+    (content,) = result["content"]
+    assert json.loads(content["text"]) == {"behavior": "allow", "updatedInput": {"command": "ls"}}
+
+
+def asked(box: Any = None, /, **message: Any) -> Any:
+    return responder(box or Empty())(json.dumps({"jsonrpc": "2.0", "id": 7, **message}).encode())
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ TOOLS: Mapping[str, Described] = {
 
 PERMISSION = Described(
     arguments.Permission,
-    _object({"behavior": _TEXT}, message=_TEXT, updatedInput={"type": "object"}),
+    {},  # its answer is a text alone
     "The agent program calls this tool to decide about another tool call: a standing grant or a person permits it.",
     changes=True,
 )
