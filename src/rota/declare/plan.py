@@ -20,6 +20,7 @@ from rota.model.proposals import MADE, AgentPolicy
 from rota.model.records import Job, cut
 from rota.model.spec import (
     AfterStep,
+    AgentChoice,
     AgentWork,
     ByMode,
     Condition,
@@ -135,7 +136,21 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         value = [_condition(item) if isinstance(item, Condition) else item for item in value]
         value = value[0] if len(value) == 1 else value
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=_record)
+
+
+def _record(value: Any) -> Any:
+    """Return a record without a writer of its own as JSON: the parts that are set; of an agent of a list its title."""
+    if not isinstance(value, Struct):
+        return _text(value)
+    parts = {one.name: getattr(value, one.name) for one in fields(type(value))}
+    if isinstance(value, AgentChoice):
+        parts = {"agent": value.title} | {name: part for name, part in parts.items() if name not in _IN_TITLE}
+    return {name: part for name, part in parts.items() if part not in (None, "", (), {}, False)}
+
+
+_IN_TITLE = ("agent", "model", "adapter", "provider", "pools", "called")
+"""The parts of an agent of a list that its title implies."""
 
 
 def _retention(retention: Retention) -> str:

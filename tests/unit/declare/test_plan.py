@@ -8,23 +8,29 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from rota.declare.plan import ChangeKind, differences, plan
+from rota.model.agents import McpServer
 from rota.model.budgets import Unit
 from rota.model.errors import NameTaken
 from rota.model.notifications import Channel, Target
 from rota.model.params import ParamKind, ParamType
 from rota.model.records import Job
 from rota.model.spec import (
+    AgentChoice,
     AgentWork,
     Condition,
+    Deliver,
     Draw,
     EnvValue,
     Gates,
     Jitter,
     JobSpec,
     Kind,
+    Limits,
     Member,
+    Postcondition,
     RepeatedFailure,
     Retention,
+    Sandbox,
     Schedule,
     SourceKind,
     Spend,
@@ -250,6 +256,45 @@ def test_a_change_of_the_work_source_is_told_by_its_key():
     [told] = differences(*jobs)
     assert told.startswith('work_source github me/api {"label": "ready"')
     assert '-> github me/api {"label": "open"' in told
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        (
+            "choices",
+            (
+                AgentChoice("a", "claude", "anthropic", model="opus"),
+                AgentChoice("b", "codex", "openai", profile="deep"),
+            ),
+            'choices none -> [{"agent": "a (opus)", "max_concurrent": 1}, {"agent": "b", "max_concurrent": 1, "profile": "deep"}]',
+        ),
+        (
+            "mcp_servers",
+            (McpServer("docs", ("npx", "docs"), tools=("search",)),),
+            'mcp_servers none -> [{"name": "docs", "command": ["npx", "docs"], "tools": ["search"]}]',
+        ),
+        ("deliver", Deliver(("phone",)), "deliver none -> "),
+    ],
+)
+def test_a_change_of_records_is_told(field, value, told):
+    """A job that got a list of agents made `rota apply` fail with a TypeError."""
+    changed = replace(ASKED.work.agent, **{field: value})
+    [said] = differences(ASKED, replace(ASKED, work=replace(ASKED.work, agent=changed)))
+    assert said.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("sandbox", Sandbox(network=False)),
+        ("limits", Limits(memory=1_000_000)),
+        ("postcondition", Postcondition(shell="x")),
+    ],
+)
+def test_a_change_of_what_surrounds_the_work_is_told(field, value):
+    [said] = differences(BASE, replace(BASE, work=replace(BASE.work, **{field: value})))
+    assert said.startswith(f"{field} none -> ")
 
 
 def test_values_of_the_environment_are_not_shown():
