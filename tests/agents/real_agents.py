@@ -820,7 +820,7 @@ def test_a_run_that_reaches_its_limit_goes_on_in_its_session_when_the_hold_ends(
     refused.rota("trigger", "work")
     until(lambda: refused.told("work")[0] == ("FAILED", "quota"), what=lambda: f"a refusal: {refused.told('work')}")
     stub.calm = True
-    provider = refused.json("show", "work")["work"]["provider"]
+    provider = refused.json("show", "work")["spec"]["work"]["agent"]["provider"]
     refused.rota("agents", "release", provider, check=False)
     refused.until_told("work", [("FAILED", "quota"), ("COMPLETED", None)])
     first, second = refused.history("work")
@@ -852,7 +852,7 @@ def test_the_next_agent_takes_over_from_one_that_is_refused(
 
 
 @pytest.mark.parametrize("agent", ["claude"])
-@pytest.mark.parametrize("answer", ["allow", "deny"])
+@pytest.mark.parametrize("answer", ["allow once", "deny"])
 def test_a_person_permits_a_tool_call_or_does_not(agent: str, answer: str, refused: Refused) -> None:
     """`access: ask` with the program's own permission prompts."""
     order = {"tool": "Bash", "input": {"command": "touch made", "description": "d"}, "say": "done"}
@@ -860,7 +860,7 @@ def test_a_person_permits_a_tool_call_or_does_not(agent: str, answer: str, refus
     refused.rota("trigger", "work")
     question = until(lambda: refused.json("questions"), what="a question")[0]
     assert "touch made" in json.dumps(question)
-    refused.rota("answer", str(question["number"]), answer)
+    refused.rota("answer", str(question["question"]), answer)
     refused.until_told("work", [("COMPLETED", None)])
-    assert (refused.folder / "made").exists() == (answer == "allow")
-    assert refused.history("work")[0]["denied_tools"] == ([] if answer == "allow" else ["Bash"])
+    assert (refused.folder / "made").exists() == (answer == "allow once")
+    assert refused.history("work")[0]["denied_tools"] == ([] if answer == "allow once" else ["Bash"])

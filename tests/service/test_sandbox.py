@@ -305,6 +305,18 @@ def test_a_container_has_its_folder_limits_and_name_and_is_removed(place: Place,
     assert end == f"rm --force rota-{RUN_ID}"
 
 
+def test_a_runtime_that_cannot_start_a_container_says_why(place: Place, runtime: Path) -> None:
+    program = place.project.parent / "bin" / "docker"
+    said = "docker: no daemon here.\n\nRun 'docker run --help' for more information"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{said}\nEND\nexit 125\n")
+    outcome, _ = place.run(shell("pwd", CONTAINER))
+
+    assert (outcome.reason, outcome.error) == (
+        Reason.SPAWN_FAILED,
+        "the container did not start: docker: no daemon here.",
+    )
+
+
 def test_a_container_is_removed_after_a_timeout(place: Place, runtime: Path) -> None:
     work = shell("sleep 600", CONTAINER, timeout=timedelta(seconds=0.5), term_grace=timedelta())
     outcome, _ = place.run(work)

@@ -34,8 +34,17 @@ from rota.runners.environment import (
     build_environment,
     placeholder_values,
 )
-from rota.runners.keeper import ERRORS, OUTCOME
-from rota.runners.output import folder_of, last_line, make_folder, read_from, read_json, tail_after, write_private
+from rota.runners.keeper import CLEANUP, ERRORS, OUTCOME
+from rota.runners.output import (
+    folder_of,
+    last_line,
+    make_folder,
+    read_all,
+    read_from,
+    read_json,
+    tail_after,
+    write_private,
+)
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
 from rota.runners.result import read_result, read_usage, storable
@@ -49,6 +58,8 @@ CONTEXT_NAME = "context.json"
 CONDITION_OUTPUT_LIMIT = 64 * 1024
 CONDITION_GRACE = 1.0
 POSTCONDITION_OUTPUT = 2000
+RUNTIME_FAILED = 125
+"""The exit code of docker and podman if they could not start a container."""
 
 
 class Description(Struct, frozen=True):
@@ -508,8 +519,18 @@ def _exited_badly(ended: Ended, folder: Path) -> Outcome:
         return _failed(reason, str(raised.get("error")), ended)
     if ended["signal"] is not None:
         return _failed(Reason.EXIT_CODE, f"killed by signal {signal_name(ended['signal'])}", ended)
+    if ended["exit_code"] == RUNTIME_FAILED and (folder / CLEANUP).exists():
+        return _failed(Reason.SPAWN_FAILED, f"the container did not start: {_last_words(folder)}", ended)
     line = last_line(folder)
     return _failed(Reason.EXIT_CODE, f"exit {ended['exit_code']}" + (f": {line}" if line else ""), ended)
+
+
+def _last_words(folder: Path) -> str:
+    """Return the last line of a container runtime that is no advice to read its help."""
+    said = [read_all(place).decode("utf-8", "replace") for place in (folder, folder / ERRORS) if place.is_dir()]
+    lines = [line.strip() for line in clean_for_terminal("\n".join(said)).splitlines()]
+    told = [line for line in lines if line and "--help'" not in line]
+    return told[-1] if told else f"exit {RUNTIME_FAILED}"
 
 
 def signal_name(number: int) -> str:

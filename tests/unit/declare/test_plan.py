@@ -267,7 +267,7 @@ def test_a_change_of_the_work_source_is_told_by_its_key():
                 AgentChoice("a", "claude", "anthropic", model="opus"),
                 AgentChoice("b", "codex", "openai", profile="deep"),
             ),
-            'choices none -> [{"agent": "a (opus)", "max_concurrent": 1}, {"agent": "b", "max_concurrent": 1, "profile": "deep"}]',
+            'choices none -> [{"agent": "a (opus)", "max_concurrent": 1}, {"agent": "b", "max_concurrent": 1, "pro',
         ),
         (
             "mcp_servers",
