@@ -1,5 +1,6 @@
 """What a person does with a mouse or a keyboard alone, and what appears by itself."""
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -192,3 +193,39 @@ def test_logging_out_ends_the_session(site: Site) -> None:
         page.get_by_role("heading", name="log in").first.wait_for()
         page.goto("/ui/jobs")
         page.get_by_role("heading", name="Please log in").wait_for()
+
+
+def test_the_title_counts_what_needs_attention(page: Page) -> None:
+    page.goto("/ui/groups")
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Groups"))
+    assert "icon-attention" in (page.locator('link[rel="icon"]').get_attribute("href") or "")
+
+
+def test_a_browser_that_wishes_it_is_notified_of_a_failure(site: Site, open_page: Callable[..., Page]) -> None:
+    page = open_page(permissions=["notifications"])
+    page.add_init_script(
+        "window.Notification = class extends EventTarget {"
+        " static permission = 'granted'; static requestPermission = async () => 'granted';"
+        " constructor(title) { super(); document.body.dataset.notified = title; } };"
+    )
+    page.goto("/ui/runs")
+    page.get_by_text("Europe/Berlin").first.click()
+    button = page.get_by_role("button", name="Notify me of failures")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    site.project.rota("run", "report", check=False)
+    expect(page.locator("body")).to_have_attribute("data-notified", re.compile(r"^report:\d+ failed$"))
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_coming_fire_that_has_passed_is_not_shown_as_coming(page: Page) -> None:
+    page.clock.install()
+    page.goto("/ui/jobs/disk-check")
+    fires = page.locator("#fragment-fires [data-coming]")
+    before = fires.count()
+    assert before
+    page.route("**/*fragment=*", lambda route: route.fulfill(status=200, content_type="text/html", body=""))
+    page.clock.fast_forward("01:30:00")
+    expect(fires).to_have_count(before - 1)
+    expect(page.locator("#fragment-fires li:visible")).to_have_count(before - 1)

@@ -76,8 +76,16 @@ def _row(visit: PageContext, line: GroupLine) -> View:
         "members": "" if newest is None else _counted(newest),
         "took": "" if newest is None else _length(newest, visit.now),
         "schedule": explain_schedule(line.job.spec.schedule) if line.job else "made at run time",
-        "next": line.job.next_at if line.job and line.job.schedules and line.job.paused_at is None else None,
+        "next": _coming(line, visit.now),
     }
+
+
+def _coming(line: GroupLine, now: datetime) -> datetime | None:
+    """Return the next fire of a group; one that is overdue is not coming."""
+    job = line.job
+    if job is None or not job.schedules or job.paused_at is not None or job.next_at is None:
+        return None
+    return job.next_at if job.next_at > now else None
 
 
 def _counted(view: GroupView) -> str:

@@ -4,6 +4,7 @@
 // that (twice a second, if it is not there), `data-announce` what is read out when that text changes.
 
 import { tell } from "./page.js";
+import { follows, watch } from "./notice.js";
 import { goOn } from "./times.js";
 
 const base = document.body.dataset.base ?? "";
@@ -139,7 +140,7 @@ const recall = (part, kept) => {
 };
 
 const follow = () => {
-  if (source || document.hidden || !parts().length) return;
+  if (source || (document.hidden && !follows()) || !(parts().length || follows())) return;
   source = new EventSource(`${base}/api/v1/events?after=${seq}`);
   source.addEventListener("open", () => {
     if (lost) askAll(); // what happened meanwhile
@@ -194,8 +195,8 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) leave();
-  else {
+  if (document.hidden && !follows()) leave();
+  if (!document.hidden) {
     follow();
     askAll();
   }
@@ -207,6 +208,9 @@ addEventListener("pageshow", (event) => {
   askAll();
 });
 
+document.addEventListener("rota:due", (event) => ask([event.detail]));
+
 follow();
 goOn();
+watch(follow);
 setInterval(byTime, 500);

@@ -22,6 +22,15 @@ const words = (time, now) => {
   return away > 0 ? `in ${say(Math.floor(away))}` : `${say(Math.floor(-away))} ago`;
 };
 
+// A coming instant that has passed is no longer shown as one; its part of the page is fetched again.
+const pass = (item) => {
+  delete item.dataset.coming;
+  if (item.matches("li")) item.hidden = true;
+  else item.textContent = "due now";
+  const part = item.closest("[data-fragment]");
+  if (part) document.dispatchEvent(new CustomEvent("rota:due", { detail: part.dataset.fragment }));
+};
+
 // The server's clock counts, not that of the browser.
 export const goOn = () => {
   const started = performance.now();
@@ -33,6 +42,10 @@ export const goOn = () => {
     for (const time of document.querySelectorAll('time[data-time="relative"], time[data-time="elapsed"]')) {
       const text = words(time, now);
       if (text !== time.textContent) time.textContent = text;
+    }
+    for (const item of document.querySelectorAll("[data-coming]")) {
+      const time = item.querySelector('time[data-time="relative"]');
+      if (time && Date.parse(time.dateTime) <= now) pass(item);
     }
   };
   setInterval(round, 1000);
