@@ -313,7 +313,7 @@ def _job_json(job: JobDay) -> JobDayJson:
 
 MOST_EVENTS = 1_000
 OFTEN = 12
-"""A job that fires more often on a day is one event of that day."""
+"""A job that fires more often on one of the days is one event of each day."""
 
 
 class CalendarFeed(Struct, frozen=True):
@@ -342,22 +342,25 @@ def feed(
     for fire in prediction.fires:
         if fire.job_id in wanted:
             grouped.setdefault((fire.at.astimezone(place).date(), fire.job_id), []).append(fire)
+    often = {job_id for (_, job_id), fires in grouped.items() if len(fires) > OFTEN}
     events: list[CalendarEvent] = []
     for (day, job_id), fires in grouped.items():
-        if len(events) >= MOST_EVENTS:
+        if len(events) > MOST_EVENTS:
             break
         categories = stored[job_id].spec.labels
-        events += (
-            _often(day, fires, categories) if len(fires) > OFTEN else [_event(one, categories, tz) for one in fires]
-        )
-    cut = len(events) >= MOST_EVENTS
-    about = f"Predicted fires of {days} days" if prediction.complete and not cut else "Predicted fires"
-    if cut:
-        about += f", the first {MOST_EVENTS:,}"
-        events = events[:MOST_EVENTS]
-    if not prediction.complete:
-        about += f" until {full_time(prediction.until, tz, now=now)}; later ones are more than one request may simulate"
-    return CalendarFeed(tuple(events), about)
+        events += _often(day, fires, categories) if job_id in often else [_event(one, categories, tz) for one in fires]
+    return CalendarFeed(tuple(events[:MOST_EVENTS]), _about(prediction, days, len(events), tz=tz, now=now))
+
+
+def _about(prediction: Prediction, days: int, events: int, *, tz: str, now: datetime) -> str:
+    """Return the description of a feed: its length, or where it is cut."""
+    if prediction.complete and events <= MOST_EVENTS:
+        return f"Predicted fires of {days} days"
+    about = f"Predicted fires, the first {MOST_EVENTS:,}" if events > MOST_EVENTS else "Predicted fires"
+    if prediction.complete:
+        return about
+    until = full_time(prediction.until, tz, now=now)
+    return f"{about} until {until}; later ones are more than one request may simulate"
 
 
 def _event(fire: PredictedFire, categories: Sequence[str], tz: str) -> CalendarEvent:
