@@ -8,16 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from rota.model.budgets import Usage
-from rota.model.errors import QuestionClosed
+from rota.model.errors import QuestionClosed, TooManyQuestions
 from rota.model.proposals import Author
-from rota.model.questions import Question
+from rota.model.questions import MAX_CONTINUATIONS, Question
 from rota.model.records import Outcome, Run
 from rota.model.spec import JobSpec, Member, OverlapPolicy, Retry, SessionMode, Workspace
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.operations.questions import answers
 from rota.operations.questions.asking import Asking, StoredQuestion, ask_person
 from rota.operations.run_actions import cancel_run
-from rota.store.tables import questions
+from rota.store.tables import questions, runs
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
@@ -213,6 +213,15 @@ async def test_a_second_question_continues_once_more(scene: Scene, seeing: Seein
     assert [[one.text for one in brief.answers] for brief in seeing.briefs] == [[], ["Deploy?"], ["Sure?"]]
     assert seeing.briefs[-1].session is not None
     assert seeing.briefs[-1].session.usd == 0.5
+
+
+async def test_a_chain_does_not_continue_for_ever(scene: Scene) -> None:
+    await begin(scene, asking())
+    often = {"retry": {"outages": MAX_CONTINUATIONS}}
+    scene.store.write(partial(runs.note_decisions, run_id=last(scene).id, decisions=often))
+    with pytest.raises(TooManyQuestions, match="the chain of talk:1 has 50 runs that continued"):
+        ask(scene)
+    assert asked(scene) == []
 
 
 async def test_a_member_of_a_group_that_asked_keeps_its_group_waiting(scene: Scene) -> None:

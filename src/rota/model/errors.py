@@ -454,13 +454,17 @@ class AnswerInvalid(InvalidValue, code="answer_invalid"):
 
 
 class TooManyQuestions(RotaError, code="too_many_questions"):
-    """The limit of open questions is reached."""
+    """The limit of open questions, or of runs of a chain that continue with an answer, is reached."""
 
-    def __init__(self, limit: int, of: str) -> None:
-        super().__init__(
-            f"{of} has {limit} open questions, which is the limit",
-            hint="answer some of them: `rota questions` lists them",
-        )
+    def __init__(
+        self,
+        limit: int,
+        of: str,
+        *,
+        what: str = "open questions",
+        hint: str = "answer some of them: `rota questions` lists them",
+    ) -> None:
+        super().__init__(f"{of} has {limit} {what}, which is the limit", hint=hint)
 
 
 class SpawnFailed(RotaError, code="spawn_failed"):

@@ -17,6 +17,8 @@ MAX_OPEN = 1000
 """The limit of open questions of a project."""
 MAX_OPEN_OF_JOB = 20
 """The limit of open questions of a job."""
+MAX_CONTINUATIONS = 50
+"""The limit of runs of a chain that continue, so that no agent asks and continues for ever."""
 DEFAULT_TIMEOUT = timedelta(days=1)
 MIN_TIMEOUT = timedelta(minutes=1)
 MAX_TIMEOUT = timedelta(days=30)

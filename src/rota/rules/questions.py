@@ -16,6 +16,7 @@ from rota.model.errors import (
 from rota.model.questions import (
     CHOICE_LIMIT,
     MAX_CHOICES,
+    MAX_CONTINUATIONS,
     MAX_OPEN,
     MAX_OPEN_OF_JOB,
     MAX_TIMEOUT,
@@ -74,6 +75,13 @@ def check_room(total: int, of_job: int, *, job: str) -> None:
         raise TooManyQuestions(MAX_OPEN_OF_JOB, f"job {job!r}")
     if total >= MAX_OPEN:
         raise TooManyQuestions(MAX_OPEN, "the project")
+
+
+def check_chain(continuations: int, *, run: str) -> None:
+    """Raise TooManyQuestions if a chain has continued too often; its defaults alone could keep it going."""
+    if continuations >= MAX_CONTINUATIONS:
+        hint = "finish the work without a further answer"
+        raise TooManyQuestions(MAX_CONTINUATIONS, f"the chain of {run}", what="runs that continued", hint=hint)
 
 
 def judge_answer(question: Question, given: Answer, *, current: str, now: datetime) -> str:

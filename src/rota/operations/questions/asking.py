@@ -12,10 +12,11 @@ from rota.model.proposals import Author
 from rota.model.questions import DEFAULT_TIMEOUT, Question, Subject
 from rota.model.records import Run
 from rota.model.spec import JobSpec
-from rota.rules.questions import can_wait, check_question, clean
+from rota.rules.questions import can_wait, check_chain, check_question, clean
 from rota.store.driver import Database
 from rota.store.tables import direct_calls, jobs, questions, runs
 from rota.store.tables.questions import NewQuestion
+from rota.text.runs import outages_before
 
 END_TURN = "end your turn now, without the work that needs the answer; you continue in this session with the answer"
 NEXT_RUN = "continue without the answer: the next run of this job gets it with its task"
@@ -85,6 +86,8 @@ def ask(db: Database, asker: Asker, wanted: Asking, *, now: datetime) -> StoredQ
     if found is not None:
         return _found(db, asker, found)
     waits = asker.run is not None and can_wait(asker.spec, resumes=_resumes(asker.spec))
+    if waits and asker.run is not None:
+        check_chain(outages_before(asker.run), run=asker.run.handle)
     new = NewQuestion(
         subject=Subject.RUN if waits else Subject.JOB,
         job_id=asker.job_id,
