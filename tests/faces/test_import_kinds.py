@@ -169,6 +169,13 @@ def test_a_command_of_systemd_means_the_same_in_a_shell(tmp_path: Path) -> None:
     assert "ConditionACPower=true has no counterpart" in result.stderr
 
 
+def test_a_difference_without_a_change_of_clocks_does_not_blame_them(tmp_path: Path) -> None:
+    job = '{"name": "a", "schedule": {"everyMs": 90500}, "payload": {"kind": "agentTurn", "message": "x"}}'
+    result = typed(tmp_path, "import", "openclaw", stdin=f"[{job}]")
+    assert "a: everyMs 90500 is written as 90s: an interval has whole seconds" in result.stderr
+    assert "a fires at 2026-11-18T20:31:30Z, OpenClaw at 2026-11-18T20:31:30.500Z\n" in result.stderr
+
+
 RUBBISH = {
     "openclaw": '{"jobs": [{"name": "a", "schedule": {"kind": "every", "everyMs": 1e999}}, {"name": "b", "schedule":'
     ' {"kind": "at", "at": 1e18}}, {"name": "c", "schedule": {"kind": "at", "at": 10000000000000000000000}}, GOOD]}',

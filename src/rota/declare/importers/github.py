@@ -73,6 +73,9 @@ def import_github(source: Source) -> Translation:
         )
         comments = comments_above(source.content.decode("utf-8", "replace").splitlines(), line)
         jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
+    if "concurrency" in data:
+        told_once = "concurrency is not mapped: `overlap: forbid` is rota's default, `replace` ends the running one"
+        by_hand.append(remark(document.position(("concurrency",))[0], told_once))
     for trigger in map_of(on):
         if trigger not in ("schedule", "workflow_dispatch"):
             by_hand.append(
@@ -134,7 +137,9 @@ def _job(
     told: list[Remark] = []
 
     def tell(path: tuple[str | int, ...], text: str) -> None:
-        told.append(remark(document.position(("jobs", name, *path))[0], f"{name}: {text}"))
+        own = ("jobs", name, *path)
+        of_workflow = path if path and own not in document.keys and path in document.keys else own
+        told.append(remark(document.position(of_workflow)[0], f"{name}: {text}"))
 
     steps = body.get("steps")
     if not isinstance(steps, list):
@@ -207,11 +212,11 @@ def _environment(env: Mapping[str, Any], tell: Any) -> dict[str, Any]:
     for name, value in env.items():
         secret = _SECRET.fullmatch(str(value).strip())
         if not ENV_NAME.fullmatch(str(name)) or str(name).startswith("ROTA_"):
-            tell(("env",), f"env {name} is not mapped: no variable of a job can have this name")
+            tell(("env", name), f"env {name} is not mapped: no variable of a job can have this name")
         elif secret:
             found[name] = {"secret": secret[1]}
         elif _EXPRESSION.search(str(value)):
-            tell(("env",), f"env {name} = {value} is not mapped: its value is known on GitHub alone")
+            tell(("env", name), f"env {name} = {value} is not mapped: its value is known on GitHub alone")
         else:
             found[name] = value
     return found

@@ -1,5 +1,6 @@
 """Import of Hermes' `cron/jobs.json`."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -31,11 +32,12 @@ _SILENT = {
     *("id", "name", "prompt", "skills", "skill", "model", "provider", "script", "no_agent", "schedule", "workdir"),
     *("schedule_display", "repeat", "enabled", "state", "paused_at", "paused_reason", "created_at", "next_run_at"),
     *("last_run_at", "last_status", "last_error", "last_delivery_error", "deliver", "origin", "enabled_toolsets"),
-    *("fire_claim", "run_claim", "updated_at", "last_output", "profile"),
+    *("fire_claim", "run_claim", "context_from", "updated_at", "last_output", "profile"),
 }
 _KEPT = (
     *AGENT_KEPT,
-    KeptKey("timeout: never", "Hermes ends a run after 10 min without activity; `timeout` is the whole run"),
+    KeptKey("timeout: never", "Hermes has no limit of a whole run; rota's default is 10 min"),
+    KeptKey("idle_timeout: 10m", "as in Hermes: a run without activity for so long ends"),
     KeptKey("retry: false", "Hermes does not retry; an agent has one attempt"),
     KeptKey("misfire: once", "as in Hermes: what was missed runs once"),
 )
@@ -47,7 +49,9 @@ def import_hermes(source: Source) -> Translation:
         source,
         "jobs",
         partial(_job, source=source),
-        title_of=lambda body: str(body.get("name") or body.get("prompt") or body.get("id") or "a job").strip()[:50],
+        title_of=lambda body: " ".join(
+            str(body.get("name") or body.get("prompt") or body.get("id") or "a job").split()
+        )[:50],
         defaults=plain_defaults(misfire="once"),
         kept=_KEPT,
     )
@@ -73,11 +77,12 @@ def _job(
         left = times - int(map_of(body.get("repeat")).get("completed") or 0)
         told.append(f"repeat: {left} more runs are not counted here; write `end_at` for its last day")
     if body.get("deliver") not in (None, "", "local"):
-        told.append(
-            f"deliver: {body['deliver']} is not mapped: a `notify:` target with `on: [completed]` sends the answer"
-        )
+        way = "`deliver: {to: TARGET}` sends the answer to a target of `notify:`"
+        told.append(f"deliver: {body['deliver']} is not mapped: {way}")
     if tools := texts_of(body.get("enabled_toolsets")):
         told.append(f"enabled_toolsets {', '.join(tools)} are not mapped: write `access` and `allowed_tools`")
+    if body.get("context_from"):
+        told.append("context_from is not mapped: `{{ runs.JOB.result }}` in a prompt stands for the answer of a job")
     told += [
         f"{key} has no counterpart"
         for key, value in body.items()
@@ -113,9 +118,19 @@ def _when(schedule: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], 
     raise Unmappable(f"schedule kind {kind!r} is not known" if kind else "it has no schedule")
 
 
+def _shell_path(path: str) -> str:
+    """Return a path as a shell reads it, with its home folder.
+
+    >>> _shell_path("~/my scripts/watch.sh")
+    "~/'my scripts/watch.sh'"
+    """
+    home, slash, rest = path.partition("/") if path.startswith("~") else ("", "", path)
+    return home + slash + (shlex.quote(rest) if rest else "")
+
+
 def _work(body: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
     script = str(body.get("script") or "")
-    path = script if script.startswith(("/", "~")) else f"~/.hermes/scripts/{script}"
+    path = _shell_path(script if script.startswith(("/", "~")) else f"~/.hermes/scripts/{script}")
     run = f"bash {path}" if script.endswith((".sh", ".bash")) else f"python3 {path}"
     if body.get("no_agent"):
         if not script:
@@ -129,7 +144,7 @@ def _work(body: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
     if not prompt:
         raise Unmappable("it has neither a prompt nor a skill")
     adapter, model = adapter_for(str(body.get("model") or ""), str(body.get("provider") or ""))
-    keys: dict[str, Any] = {"agent": adapter, **plain_prompt(prompt)}
+    keys: dict[str, Any] = {"agent": adapter, **plain_prompt(prompt), "idle_timeout": "10m"}
     if model:
         keys["model"] = model
     elif body.get("model"):

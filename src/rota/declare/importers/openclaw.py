@@ -32,6 +32,8 @@ _KNOWN = {
     *("id", "jobId", "agentId", "sessionKey", "name", "description", "enabled", "deleteAfterRun", "createdAtMs"),
     *("updatedAtMs", "schedule", "sessionTarget", "wakeMode", "payload", "delivery", "state", "createdAt", "updatedAt"),
 }
+_KIND_OF = {"expr": "cron", "everyMs": "every", "at": "at", "atMs": "at"}
+"""The kind of a schedule that does not name it, by a key."""
 _LONGEST_MS = 3_650 * 86_400_000
 _OF_PAYLOAD = {"kind", "message", "model", "timeoutSeconds", "deliver", "channel", "to", "bestEffortDeliver"}
 _OF_COMMAND = {"kind", "argv", "command", "cwd", "timeoutSeconds"}
@@ -65,6 +67,10 @@ def _job(
         keys["enabled"] = False
     if body.get("description"):
         keys["description"] = str(body["description"])[:1000]
+    if str(body.get("sessionTarget") or "").startswith(("session:", "current")):
+        told.append(
+            f"sessionTarget {body['sessionTarget']} is not mapped: `session: resume` continues the last session"
+        )
     delivery = map_of(body.get("delivery"))
     told += _about_delivery(delivery)
     if body.get("agentId") not in (None, "main", "default"):
@@ -77,7 +83,7 @@ def _job(
 def _when(
     schedule: Mapping[str, Any], body: Mapping[str, Any], source: Source, told: list[str]
 ) -> tuple[dict[str, Any], Reading]:
-    kind = schedule.get("kind")
+    kind = schedule.get("kind") or next((kind for key, kind in _KIND_OF.items() if key in schedule), None)
     if kind == "cron":
         return _cron(schedule, source, told)
     if kind == "every":
@@ -86,6 +92,8 @@ def _when(
             raise Unmappable(f"everyMs {milliseconds!r} is no number from a second to ten years")
         anchor = instant_from(schedule.get("anchorMs") or body.get("createdAtMs"))
         keys: dict[str, Any] = {"interval": duration_text(milliseconds / 1000), "anchor": "fixed"}
+        if milliseconds % 1000:
+            told.append(f"everyMs {milliseconds} is written as {keys['interval']}: an interval has whole seconds")
         if anchor is not None:
             keys["start_at"] = iso(anchor)
             return keys, _grid(anchor, milliseconds / 1000)
@@ -166,6 +174,6 @@ def _about_delivery(delivery: Mapping[str, Any]) -> list[str]:
     if mode == "webhook":
         return [f"delivery to {to}: write `notify: {{on: [completed, failed], webhook: …}}`"]
     if mode == "announce" or to:
-        told = "a `notify:` target with `on: [completed]` sends the answer"
+        told = "`deliver: {to: TARGET}` sends the answer to a target of `notify:`"
         return [f"delivery to {to or 'the last chat'} is not mapped: {told}"]
     return []

@@ -1,7 +1,7 @@
 """Import of files of other schedulers: translation, check of the new file, and comparison of the next fires."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from itertools import zip_longest
@@ -233,6 +233,13 @@ def _compared(job: ImportedJob, spec: JobSpec, peer: str, *, now: datetime) -> R
     for own, other in zip_longest(ours, theirs):
         if own != other:
             shown = [at.isoformat() if job.by_day and at else iso(at) if at else "no more" for at in (own, other)]
-            text = f"{job.name} fires at {shown[0]}, {peer} at {shown[1]}: clocks change there"
-            return remark(job.line, text, file=job.file)
+            first = min(at for at in (own, other) if at)
+            why = ": clocks change there" if not job.by_day and _clocks_change(first, spec.schedule.timezone) else ""
+            return remark(job.line, f"{job.name} fires at {shown[0]}, {peer} at {shown[1]}{why}", file=job.file)
     return None
+
+
+def _clocks_change(at: datetime, timezone: str) -> bool:
+    """Return whether the clock of a zone is set within a day of an instant."""
+    before, after = ((at + timedelta(days=days)).astimezone(zone(timezone)).utcoffset() for days in (-1, 1))
+    return before != after
