@@ -104,7 +104,7 @@ def test_the_targets_are_listed_without_what_is_secret(told: Project) -> None:
 def test_the_secrets_of_targets_are_listed_with_the_targets_that_name_them(told: Project) -> None:
     """R-27."""
     assert told.json("secrets") == [
-        {"name": "HOOK", "source": "secrets.env", "jobs": [], "targets": ["ops"], "store": False}
+        {"name": "HOOK", "source": "secrets.env", "origin": None, "jobs": [], "targets": ["ops"], "store": False}
     ]
     assert "notify.ops" in told.ok("secrets")
 
@@ -190,7 +190,7 @@ def test_check_notes_targets_whose_secrets_are_found_nowhere(project: Project) -
     assert untold() == ["notify.ops", "nightly", "notify.me"]
     assert (
         "notify.me: no notification is sent without the secret TELEGRAM_BOT_TOKEN; `rota secrets set "
-        "TELEGRAM_BOT_TOKEN` stores it, unless the scheduler's own environment has it"
+        "TELEGRAM_BOT_TOKEN` stores it, unless the scheduler's own environment or `secrets:` of rota.yaml has it"
     ) in project.json("check")["notes"]
     assert "TELEGRAM_BOT_TOKEN is missing, and needed by notify.me" in project.rota("doctor").stdout
     for name in ("OPS_URL", "OWN_TOKEN", "TELEGRAM_BOT_TOKEN"):
