@@ -84,7 +84,9 @@ HERE_ALONE = {
         ("serve", "demo", "worker", "tick", "service", "open", "completion", "help", "attach"),
         "it is about this terminal",
     ),
-    **dict.fromkeys(("verify", "doctor", "backup", "restore", "migrate", "worktrees"), "it is about this machine"),
+    **dict.fromkeys(
+        ("verify", "doctor", "backup", "restore", "migrate", "worktrees", "sessions"), "it is about this machine"
+    ),
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
     "touch": "requests that change something count as activity by themselves",
 }

@@ -10,11 +10,14 @@ from rota.declare.agents import draws_of
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentSession, Brief
 from rota.model.budgets import Usage
+from rota.model.clock import to_ms
+from rota.model.errors import SessionUnusable
 from rota.model.questions import Door
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Carry, JobSpec, OnQuota, Retry, SessionMode
 from rota.model.states import Reason, Status, Trigger
-from rota.operations.sessions import Forked, fork_run
+from rota.operations.sessions import Forked, fork_run, reset_session
+from rota.store.tables import work_items
 from rota.testing.doubles import FakeClock, Script, ScriptedProcesses
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
@@ -33,7 +36,8 @@ class Seeing(ScriptedProcesses):
         self.briefs: list[Brief] = []
 
     async def prepare(self, claimed: Claimed) -> Claimed:
-        self.briefs.append(claimed.brief)
+        session = claimed.brief.session  # its beginning is that of the scene
+        self.briefs.append(replace(claimed.brief, session=session and replace(session, began_ms=0)))
         return await super().prepare(claimed)
 
 
@@ -160,7 +164,7 @@ async def test_a_refused_run_continues_its_session_when_the_hold_ends(scene: Sce
     assert scene.told("talk") == [("FAILED", "quota"), ("COMPLETED", None)]
     first, second = seeing.briefs
     assert (first.session, first.continues) == (None, None)
-    assert second.session == AgentSession("s-1", usd=0.25, tokens_in=5, adapter="claude")
+    assert second.session == AgentSession("s-1", usd=0.25, tokens_in=5, adapter="claude", turns=1)
     assert second.continues == {}
     later = scene.history("talk")[1]
     assert (later.retry_of, later.trigger) == (scene.history("talk")[0].id, Trigger.RETRY)
@@ -238,9 +242,9 @@ async def test_a_fork_gets_the_session_and_the_new_prompt_and_stands_apart(scene
 
 
 async def test_where_the_program_makes_no_copy_the_session_of_the_job_goes_on(scene: Scene, seeing: Seeing) -> None:
-    scene.declare(agent("talk", session=SessionMode.RESUME, agent="codex", adapter="codex", provider="openai"))
-    await run(scene, in_session("s-1", adapter="codex"))
-    await run(scene, in_session("s-2", adapter="codex"))
+    scene.declare(agent("talk", session=SessionMode.RESUME, agent="gemini", adapter="gemini", provider="google"))
+    await run(scene, in_session("s-1", adapter="gemini"))
+    await run(scene, in_session("s-2", adapter="gemini"))
     fork(scene, "talk:2")
     await scene.settle()
     fork(scene, "talk:1")
@@ -263,3 +267,35 @@ async def test_a_retry_of_a_fork_has_its_prompt_and_its_session(scene: Scene, se
     assert scene.history("talk")[-1].trigger is Trigger.RETRY
     again = seeing.briefs[-1]
     assert (again.session and again.session.id, again.reply, again.apart) == ("s-1", "Now add a test.", True)
+
+
+async def test_a_session_ends_after_its_turns(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking(session_max_turns=5))
+    for session, turns in (("s-1", 4), ("s-1", 5), ("s-2", 1)):
+        ending = replace(DONE, session=AgentSession(session, adapter="claude", turns=turns))
+        await run(scene, ending)
+    await run(scene)
+    assert [brief.session and brief.session.id for brief in seeing.briefs] == [None, "s-1", None, "s-2"]
+    over = scene.history("talk")[2].decisions["session_over"]
+    assert over == "it has 5 turns, the limit is 5"
+
+
+async def test_a_session_ends_at_its_age_and_its_runs_keep_its_beginning(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking(session_max_age=timedelta(hours=3)))
+    for _ in range(4):
+        stored = scene.store.read(work_items.sessions)
+        began = to_ms(stored[0].began_at) if stored and len(seeing.briefs) < 3 else 0
+        await run(scene, replace(DONE, session=AgentSession("s-1", adapter="claude", turns=1, began_ms=began)))
+        await scene.advance("1h")
+    assert [brief.session is None for brief in seeing.briefs] == [True, False, False, True]
+
+
+async def test_a_reset_starts_a_new_session_and_a_job_without_one_says_so(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking())
+    await run(scene, said("s-1"))
+    assert reset_session(scene.store, "talk", now=scene.clock.now(), dry_run=True).session == "s-1"
+    assert reset_session(scene.store, "talk", now=scene.clock.now()).run == "talk:1"
+    await run(scene)
+    assert [brief.session for brief in seeing.briefs] == [None, None]
+    with pytest.raises(SessionUnusable, match="has no session to continue"):
+        reset_session(scene.store, "talk", now=scene.clock.now())

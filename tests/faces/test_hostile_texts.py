@@ -114,6 +114,7 @@ SHOWN: dict[str, list[list[str]]] = {
     "mcp": [["--list"]],
     "attach": [["review:1", "--print"], [HOSTILE, "--print"]],
     "fork": [["review:1", "--prompt", HOSTILE, "--dry-run"], [HOSTILE, "--prompt", "Go on."]],
+    "sessions": [[], ["reset", HOSTILE]],
     "worktrees": [
         [],
         ["open", "review:1", "--print"],

@@ -46,8 +46,8 @@ OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
         ("approve, remove", "proposed jobs; agents' jobs"),
         ("questions", "list questions to people"),
         ("answer, grants", "a question; allowed calls"),
-        ("attach, fork", "enter a session; fork it"),
-        ("worktrees", "kept work: merge, discard"),
+        ("attach, sessions", "enter one; list or reset"),
+        ("fork, worktrees", "fork a run; kept work"),
         ("mcp, touch", "agents' tools; activity"),
     ),
     "Operate": (

@@ -61,7 +61,19 @@ PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """The agents of the providers that older files name."""
 EXTRAS = ("args", "system_prompt", "add_dirs", "mcp_servers", "profile")
 """Options that a program may not have."""
-_GIVEN = (*EXTRAS, "access", "session", "on_quota", "workspace", "rota_tools", "trust_project", "loop_guard", *ENFORCED)
+SESSION_LIMITS = ("session_max_age", "session_max_turns")
+_GIVEN = (
+    *EXTRAS,
+    "access",
+    *SESSION_LIMITS,
+    "session",
+    "on_quota",
+    "workspace",
+    "rota_tools",
+    "trust_project",
+    "loop_guard",
+    *ENFORCED,
+)
 """Keys that a job inherits from its agent."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "idle_timeout", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
@@ -261,6 +273,10 @@ def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("session") is SessionMode.RESUME and not adapter(kind, options).capabilities.resume:
         hint = "write `session: fresh`, and `carry: last_summary` to pass on the last summary"
         raise BadValue(f"{_named(kind)} cannot continue a session", code="no_effect", hint=hint, at=("session",))
+    limit = next((key for key in SESSION_LIMITS if keys.get(key) is not None), None)
+    if limit is not None and keys.get("session") is not SessionMode.RESUME:
+        hint = "add `session: resume`, or remove this line"
+        raise BadValue("has no effect without `session: resume`", code="no_effect", hint=hint, at=(limit,))
     workspace = keys.get("workspace", Workspace.PROJECT)
     if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
         message = f"a session belongs to its folder, and with `workspace: {workspace}` each run has its own folder"

@@ -147,7 +147,7 @@ _NEEDED_BY = (
         "agent provider model access max_turns max_usd loop_guard allowed_tools answered_by session carry workspace",
         (_AGENT,),
     ),
-    ("rota_tools trust_project placeholders work_source deliver after", (_AGENT,)),
+    ("rota_tools trust_project placeholders work_source deliver after session_max_age session_max_turns", (_AGENT,)),
 )
 NEEDS = {key: needs for keys, needs in _NEEDED_BY for key in keys.split()}
 """What the keys need that affect only some jobs."""

@@ -231,6 +231,8 @@ _SHARED_KEYS = (
         "The actors that may answer questions of its runs, as `rota audit` names them; any if absent.",
     ),
     Key("session", types.session, "Whether a run starts a new session, or continues the job's newest."),
+    Key("session_max_age", types.optional_duration, "How old a session gets before a run starts a new one."),
+    Key("session_max_turns", types.turns, "How many turns a session has before a run starts a new one."),
     Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue the session when the limit is over."),
     Key(
         "carry",
@@ -466,6 +468,8 @@ AGENT = Map(
             "The tools it may use, where the adapter can keep it.",
         ),
         Key("session", types.session, "Whether its runs start a new session, or continue their job's newest."),
+        Key("session_max_age", types.optional_duration, "How old a session gets before a run starts a new one."),
+        Key("session_max_turns", types.turns, "How many turns a session has before a run starts a new one."),
         Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue when the limit is over."),
         Key(
             "workspace",
@@ -570,8 +574,8 @@ _HELD = {
     "work": "command shell run=function mode on_failure shell_with params env_pass timeout idle_timeout term_grace "
     "isolate output on_restart postcondition sandbox limits",
     "work.agent": "model args system_prompt add_dirs mcp_servers profile "
-    "on_quota max_usd loop_guard allowed_tools answered_by session carry workspace rota_tools "
-    "trust_project placeholders work_source=source deliver after",
+    "on_quota max_usd loop_guard allowed_tools answered_by session session_max_age session_max_turns carry "
+    "workspace rota_tools trust_project placeholders work_source=source deliver after",
 }
 """The keys whose values one field of a JobSpec holds, by its parts: `key`, or `key=field` where the names differ."""
 _PARTS = {

@@ -467,6 +467,7 @@ adapter = Value(
 access = word(Access)
 session = word(spec.SessionMode)
 on_quota = word(spec.OnQuota)
+turns = Value(problems.whole(1, 100_000), {"type": "integer", "minimum": 1, "maximum": 100_000})
 _LOGIN = {"type": "object", "properties": {"name": {"type": "string"}, "dir": {"type": "string"}}}
 login_account = Value(
     agents.read_account,

@@ -289,6 +289,10 @@ class AgentSession(Struct, frozen=True):
     tokens_cached: int = 0
     adapter: str = ""
     """The adapter of its program."""
+    turns: int = 0
+    """Its turns so far, as its program counts them; a run of a program that does not count is one."""
+    began_ms: int = 0
+    """Its first run, in milliseconds since 1970; 0: it begins with this run."""
 
 
 class PersonAnswer(Struct, frozen=True):

@@ -445,6 +445,10 @@ class AgentWork(Struct, frozen=True):
     max_concurrent: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
     session: SessionMode = SessionMode.FRESH
+    session_max_age: timedelta | None = None
+    """The age from which the next run starts a new session; None: any."""
+    session_max_turns: int | None = None
+    """The turns after which the next run starts a new session; None: any number."""
     session_of: str = ""
     """The run whose session the first run of the job continues; empty: none."""
     carry: tuple[Carry, ...] = ()

@@ -18,11 +18,13 @@ from rota.engine.membership.locks import read_worker
 from rota.engine.transactions.insert import RunRef
 from rota.model.agents import AgentInvocation, AgentTask
 from rota.model.chats import Reply
+from rota.model.clock import iso
 from rota.model.errors import InvalidValue, RunUnfinished, SessionUnusable
 from rota.model.questions import Door
 from rota.model.records import Run, Worktree
 from rota.model.spec import PROMPT_LIMIT, AgentWork
 from rota.model.states import Status, Trigger
+from rota.operations.jobs import find_job
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.run_actions import start_job
 from rota.operations.runs import RunView, find_run, run_view
@@ -30,7 +32,8 @@ from rota.runners.agent_step import read_task
 from rota.runners.environment import login_environment
 from rota.runners.output import folder_of
 from rota.store.driver import Database, Store, rolled_back
-from rota.store.tables import audit, chats, run_queries
+from rota.store.tables import audit, chats, run_queries, work_items
+from rota.store.tables.work_items import StoredSession
 from rota.text.jobs import workspace_of
 
 UNFINISHED = 100
@@ -75,6 +78,49 @@ def session_json(opened: OpenSession) -> OpenSessionJson:
         "argv": list(opened.argv),
         "env": dict(opened.env),
     }
+
+
+class StoredSessionJson(TypedDict):
+    """The session that the next run of a job resumes, as `rota sessions --json` prints it."""
+
+    job: str
+    adapter: str
+    session: str
+    run: str | None
+    turns: int
+    usd: float
+    began_at: str
+    used_at: str
+
+
+def stored_session_json(one: StoredSession) -> StoredSessionJson:
+    """Return a stored session as JSON."""
+    return {
+        "job": one.job,
+        "adapter": one.adapter,
+        "session": one.session,
+        "run": one.run,
+        "turns": one.turns,
+        "usd": one.usd,
+        "began_at": iso(one.began_at),
+        "used_at": iso(one.used_at),
+    }
+
+
+def reset_session(store: Store, name: str, *, now: datetime, dry_run: bool = False) -> StoredSession:
+    """Forget the session of a job, so that its next run starts a new one; raise SessionUnusable without one."""
+
+    def reset(db: Database) -> StoredSession:
+        job = find_job(db, name)
+        found = next((one for one in work_items.sessions(db) if one.job_id == job.id), None)
+        if found is None:
+            raise SessionUnusable(job.name, "has no session to continue", hint="`rota sessions` lists all sessions")
+        if not dry_run:
+            work_items.drop_session(db, job.id, found.session)
+            audit.insert_event(db, "session_reset", now=now, job_id=job.id, session=found.session)
+        return found
+
+    return store.read(reset) if dry_run else store.write(reset)
 
 
 def open_session(store: Store, place: ProjectPaths, handle: str, environ: Mapping[str, str]) -> OpenSession:

@@ -22,7 +22,7 @@ from rota.model.agents import (
 )
 from rota.model.amounts import counted, say_dollars
 from rota.model.budgets import MILLION, Usage
-from rota.model.clock import say_duration
+from rota.model.clock import from_ms, say_duration
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, bounded_result, cut
 from rota.model.spec import AgentChoice, AgentWork, Draw, JobSpec, Kind
@@ -74,7 +74,23 @@ def session_after(result: AgentResult, before: AgentSession | None) -> AgentSess
         tokens_in=int(_total(result.tokens_in, own.tokens_in, earlier.tokens_in, is_total=are_total)),
         tokens_cached=int(_total(result.tokens_cached, own.tokens_cached, earlier.tokens_cached, is_total=are_total)),
         tokens_out=int(_total(result.tokens_out, own.tokens_out, earlier.tokens_out, is_total=are_total)),
+        turns=earlier.turns + (result.turns or 1),
+        began_ms=earlier.began_ms,
     )
+
+
+def session_over(session: AgentSession, *, max_age: timedelta | None, max_turns: int | None, now: datetime) -> str:
+    """Return why the next run of a job starts a new session; empty: it resumes this one.
+
+    >>> session_over(AgentSession("s", turns=40), max_age=None, max_turns=40, now=from_ms(0))
+    'it has 40 turns, the limit is 40'
+    """
+    if max_turns is not None and session.turns >= max_turns:
+        return f"it has {counted(session.turns, 'turn')}, the limit is {max_turns}"
+    age = now - from_ms(session.began_ms)
+    if max_age is not None and session.began_ms and age >= max_age:
+        return f"it began {say_duration(max_age)} ago or earlier"
+    return ""
 
 
 def continued_session(outcome: Outcome, earlier: AgentSession | None, *, adapter: str) -> AgentSession | None:
@@ -91,6 +107,8 @@ def continued_session(outcome: Outcome, earlier: AgentSession | None, *, adapter
         tokens_cached=before.tokens_cached + (used.tokens_cached or 0),
         tokens_out=before.tokens_out + (used.tokens_out or 0),
         adapter=adapter,
+        turns=before.turns + 1,
+        began_ms=before.began_ms,
     )
 
 

@@ -126,7 +126,9 @@ def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
     """Yield the context of an agent job's runs beyond their task, with labels."""
     if work.session is SessionMode.RESUME:
         first = f", the first one that of {work.session_of}" if work.session_of else ""
-        yield "session", f"resume: each run continues the newest one{first}"
+        turns = f", at most {work.session_max_turns} turns" if work.session_max_turns else ""
+        age = f", at most {say_duration(work.session_max_age)} old" if work.session_max_age else ""
+        yield "session", f"resume: each run continues the newest one{first}{turns}{age}"
     if work.carry:
         yield "carry", " and ".join(_CARRIED[word] for word in work.carry)
     if work.workspace in _PLACES:
@@ -204,6 +206,8 @@ def say_session(run: Run, work: AgentWork) -> str | None:
     resumed = run.decisions.get("session")
     if resumed:
         return f"resume: continued {resumed}"
+    if over := run.decisions.get("session_over"):
+        return f"resume: started a new one, since {over}"
     return "resume: started a new one" if run.started_at is not None else "resume: not determined yet"
 
 

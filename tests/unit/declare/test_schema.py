@@ -54,6 +54,7 @@ jobs: {a: {prompt: x, deliver: {to: [p], when: always}}, b: {prompt: x, deliver:
 """,
     "scheduler: {keep_awake: on_ac}\njobs: {a: {cron: '@daily', wake: true, command: x}}\n",
     "agents: {a: {adapter: codex, require_certified: true}}\njobs: {j: {agent: a, prompt: x}}\n",
+    "jobs: {a: {prompt: x, session: resume, session_max_age: 7d, session_max_turns: 200}}\n",
     "jobs: {a: {interval: 1h, pace: {min: 5m, max: 1d}, command: x}}\n",
     "jobs: {a: {command: x, conditions: [on_ac_power, 'battery_above(30%)']}}\n",
     "jobs:\n",

@@ -89,7 +89,7 @@ def test_a_job_that_resumes_keeps_its_session_with_its_totals() -> None:
     before = AgentSession("s-1", usd=0.25, tokens_in=5, tokens_out=1)
     totals = AgentResult(session_id="s-2", usd=0.75, usd_is_total=True, tokens_in=3, tokens_out=2)
     kept = agent_outcome(DONE, totals, resumed=before, resumes=True).session
-    assert kept == AgentSession("s-2", usd=0.75, tokens_in=8, tokens_out=3)
+    assert kept == AgentSession("s-2", usd=0.75, tokens_in=8, tokens_out=3, turns=1)
     assert agent_outcome(DONE, totals, resumed=before).session is None
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_was_stopped_before_its_figures_leaves_the_totals_as_they_wer
     ended = Outcome(Status.FAILED, Reason.TIMED_OUT, error="timed out")
     result = AgentResult(session_id="s-1", problem=AgentProblem.AGENT_ERROR, usd_is_total=True)
     found = agent_outcome(ended, result, resumed=AgentSession("s-1", usd=0.5), resumes=True)
-    assert (found.session, found.usage) == (AgentSession("s-1", usd=0.5), None)
+    assert (found.session, found.usage) == (AgentSession("s-1", usd=0.5, turns=1), None)
 
 
 def test_a_session_that_the_program_does_not_find_is_given_up_with_its_words() -> None:

@@ -1,4 +1,4 @@
-"""`rota attach`, `fork` and `worktrees`."""
+"""`rota attach`, `fork`, `sessions` and `worktrees`."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
-from rota.model.amounts import counted
+from rota.model.amounts import counted, say_dollars
 from rota.model.errors import SpawnFailed, WorktreeRefused
 from rota.model.questions import Door
 from rota.model.serialize import run_json
@@ -109,6 +109,58 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
         idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"
         click.echo(f"{of}  forked as {born.handle}{idle}   rota logs -f {born.handle}")
     return NO_SCHEDULER if follow else 0
+
+
+@click.group("sessions", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def sessions_command(ctx: click.Context) -> None:
+    """List the sessions that the next runs of jobs with `session: resume` continue."""
+    if ctx.invoked_subcommand is None:
+        _list_sessions(ctx.ensure_object(Invocation))
+
+
+def _list_sessions(invocation: Invocation) -> None:
+    from rota.operations.project.locate import in_scope
+    from rota.operations.sessions import stored_session_json
+    from rota.store.tables.work_items import sessions
+
+    with invocation.store() as (place, store):
+        found = [one for one in store.read(sessions) if in_scope(one.job, place.scope)]
+    if invocation.listed(found, stored_session_json, none="no sessions", scoped=True):
+        return
+    now = invocation.now()
+    titles = [Column(title) for title in ("JOB", "PROGRAM", "SESSION", "TURNS", "COST", "AGE", "LAST RUN")]
+    rows: list[list[Cell | str]] = [
+        [
+            plain(one.job),
+            one.adapter,
+            plain(one.session),
+            str(one.turns),
+            say_dollars(one.usd),
+            ago(one.began_at, now),
+            f"{one.run or 'a direct call'}, {ago(one.used_at, now)} ago",
+        ]
+        for one in found
+    ]
+    print_table(titles, rows)
+    click.echo("rota sessions reset JOB")
+
+
+@sessions_command.command("reset", cls=RotaCommand)
+@click.argument("job")
+@dry_run_option
+@click.pass_obj
+def reset(invocation: Invocation, *, job: str, dry_run: bool) -> None:
+    """Forget the session of JOB: its next run starts a new one. The program keeps the conversation."""
+    from rota.operations.sessions import reset_session, stored_session_json
+
+    with invocation.store() as (_, store):
+        done = reset_session(store, job, now=invocation.now(), dry_run=dry_run)
+    if invocation.as_json:
+        print_json({**stored_session_json(done), "dry_run": dry_run})
+        return
+    would = "would start" if dry_run else "starts"
+    click.echo(f"{plain(done.job)}  the next run {would} a new session, in the place of {plain(done.session)}")
 
 
 @click.group("worktrees", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")

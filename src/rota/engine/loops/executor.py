@@ -39,7 +39,7 @@ from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity, Run
 from rota.model.spec import AgentWork, Carry, OnQuota, SessionMode, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.admission import Admission, Admit, ConditionResult, Defer, Skip, decide
-from rota.rules.agents import RECHECK_CERTIFIED, uncertified
+from rota.rules.agents import RECHECK_CERTIFIED, session_over, uncertified
 from rota.rules.chats import reply_text
 from rota.rules.prompts import has_placeholders
 from rota.runners.output import folder_of, read_from
@@ -82,7 +82,11 @@ class Briefing:
             return claimed
         recall = partial(remembered, claimed=claimed, work=work, worker_id=self._worker_id, jobs=jobs)
         brief = self._store.read(recall)
+        over = _session_over(brief, work, now=self._clock.now())
         told: dict[str, Any] = {} if brief.session is None else {"session": brief.session.id}
+        if over:
+            told = {"session_over": over}
+            brief = replace(brief, session=None)
         if brief.answers:
             told |= {questions_transactions.READ: [one.number for one in brief.answers]}
         if told:
@@ -172,6 +176,13 @@ def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: st
     if limited:
         brief = _continued(db, claimed, brief, worker_id=worker_id)
     return replace(brief, results=_results(db, claimed, jobs)) if jobs else brief
+
+
+def _session_over(brief: Brief, work: AgentWork, *, now: datetime) -> str:
+    """Return why the session of a brief is not resumed; one that a run waits to continue always is."""
+    if brief.session is None or brief.answered or brief.continues is not None:
+        return ""
+    return session_over(brief.session, max_age=work.session_max_age, max_turns=work.session_max_turns, now=now)
 
 
 def _inherited(db: Database, brief: Brief, work: AgentWork, *, worker_id: str) -> Brief:

@@ -117,15 +117,22 @@ DELETE FROM worktree WHERE path = :path
 -- name: agent_session
 SELECT session_id, usd, tokens_in, tokens_out, tokens_cached,
     coalesce((SELECT run_now.worker_id FROM run_now WHERE run_now.id = agent_session.run_id),
-        (SELECT call.worker_id FROM call WHERE call.id = agent_session.run_id))
+        (SELECT call.worker_id FROM call WHERE call.id = agent_session.run_id)),
+    turns, coalesce(began_at, at)
 FROM agent_session WHERE job_id = :job_id AND adapter = :adapter
 
 -- name: agent_session_save
-INSERT INTO agent_session (job_id, adapter, session_id, run_id, usd, tokens_in, tokens_out, tokens_cached, at)
-VALUES (:job_id, :adapter, :session_id, :run_id, :usd, :tokens_in, :tokens_out, :tokens_cached, :at)
+INSERT INTO agent_session (job_id, adapter, session_id, run_id, usd, tokens_in, tokens_out, tokens_cached, at, turns, began_at)
+VALUES (:job_id, :adapter, :session_id, :run_id, :usd, :tokens_in, :tokens_out, :tokens_cached, :at, :turns, :began_at)
 ON CONFLICT (job_id) DO UPDATE SET adapter = excluded.adapter, session_id = excluded.session_id, run_id = excluded.run_id,
     usd = excluded.usd, tokens_in = excluded.tokens_in, tokens_out = excluded.tokens_out,
-    tokens_cached = excluded.tokens_cached, at = excluded.at
+    tokens_cached = excluded.tokens_cached, at = excluded.at, turns = excluded.turns, began_at = excluded.began_at
+
+-- name: agent_sessions
+SELECT job.name, job.id, agent_session.adapter, agent_session.session_id, job.name || ':' || run.number, agent_session.usd, agent_session.turns,
+    coalesce(agent_session.began_at, agent_session.at), agent_session.at
+FROM agent_session JOIN job ON job.id = agent_session.job_id LEFT JOIN run ON run.id = agent_session.run_id
+ORDER BY job.name
 
 -- name: agent_session_drop
 DELETE FROM agent_session WHERE job_id = :job_id AND session_id = :session_id

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rota.model.agents import AgentSession, WorkItem, WorkReport
 from rota.model.budgets import MILLION
-from rota.model.clock import to_ms, to_ms_or_none
+from rota.model.clock import from_ms, to_ms, to_ms_or_none
 from rota.model.records import Claim, ClaimState, Worktree
 from rota.model.serialize import encode
 from rota.model.spec import WorkSource
@@ -181,6 +181,20 @@ def forget_worktree(db: Database, worktree: Worktree) -> bool:
     return db.execute("worktree_forget", path=worktree.path) == 1
 
 
+class StoredSession(Struct, frozen=True):
+    """The session that the next run of a job resumes; `run` None: its last run was a direct call or is pruned."""
+
+    job: str
+    job_id: str
+    adapter: str
+    session: str
+    run: str | None
+    usd: float
+    turns: int
+    began_at: datetime
+    used_at: datetime
+
+
 class LastRun(Struct, frozen=True):
     """The last COMPLETED run of a job."""
 
@@ -194,13 +208,22 @@ def session_of(db: Database, job_id: str, *, adapter: str, worker_id: str) -> Ag
     row = db.row("agent_session", job_id=job_id, adapter=adapter)
     if row is None or row[5] not in (None, worker_id):
         return None
-    return AgentSession(row[0], row[1] / MILLION, row[2], row[3], row[4], adapter)
+    return AgentSession(row[0], row[1] / MILLION, row[2], row[3], row[4], adapter, turns=row[6], began_ms=row[7])
 
 
 def save_session(db: Database, job_id: str, session: AgentSession, *, run_id: str, now: datetime) -> None:
     """Store a session as the newest of a job."""
     columns = columns_of(session) | {"session_id": session.id, "usd": round(session.usd * MILLION)}
+    columns["began_at"] = columns.pop("began_ms") or to_ms(now)
     db.execute("agent_session_save", job_id=job_id, run_id=run_id, at=to_ms(now), **columns)
+
+
+def sessions(db: Database) -> list[StoredSession]:
+    """Return the newest session of each job that has one, by job."""
+    return [
+        StoredSession(name, job_id, adapter, session, run, usd / MILLION, turns, from_ms(began_at), from_ms(at))
+        for name, job_id, adapter, session, run, usd, turns, began_at, at in db.rows("agent_sessions")
+    ]
 
 
 def drop_session(db: Database, job_id: str, session_id: str) -> bool:
