@@ -17,7 +17,7 @@ from rota.model.serialize import iso_or_none
 from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import find_run
 from rota.runners import worktree as git
-from rota.runners.worktree import WorktreeContent
+from rota.runners.worktree import FileChange, WorktreeContent
 from rota.settings import FILE_NAME
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, run_queries, work_items
@@ -51,6 +51,30 @@ def _inspect(tree: Worktree) -> KeptWorktree:
         return KeptWorktree(tree, git.content(tree.path, base=tree.base))
     except WorkspaceFailed as error:
         return KeptWorktree(tree, problem=error.message)
+
+
+PATCH_LIMIT = 200_000
+
+
+class WorktreeChanges(Struct, frozen=True):
+    """The changes in a worktree: its files, and the patch of the tracked ones. `problem`: git cannot read it."""
+
+    files: tuple[FileChange, ...] = ()
+    patch: str = ""
+    cut: bool = False
+    problem: str = ""
+
+
+def worktree_changes(tree: Worktree) -> WorktreeChanges:
+    """Return what a run changed in its worktree, kept or still in use."""
+    if not os.path.isdir(tree.path):
+        return WorktreeChanges(problem="the folder is gone, or on another machine")
+    try:
+        files = git.file_changes(tree.path, base=tree.base)
+        text = git.patch(tree.path, base=tree.base, limit=PATCH_LIMIT + 1)
+    except WorkspaceFailed as error:
+        return WorktreeChanges(problem=error.message)
+    return WorktreeChanges(tuple(files), text[:PATCH_LIMIT], cut=len(text) > PATCH_LIMIT)
 
 
 class WorktreeJson(TypedDict):

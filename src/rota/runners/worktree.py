@@ -120,6 +120,39 @@ def content(path: str, *, base: str) -> WorktreeContent:
     )
 
 
+class FileChange(Struct, frozen=True):
+    """A file that a worktree changes; lines None: a binary file, or an untracked one."""
+
+    path: str
+    insertions: int | None
+    deletions: int | None
+    untracked: bool = False
+
+
+def file_changes(path: str, *, base: str) -> list[FileChange]:
+    """Return the files that a worktree changes beyond its base, then the untracked ones."""
+    listed = _git(*QUIET, "diff", *PLAIN_DIFF, "--numstat", "-z", base, at=path)
+    found = []
+    for line in filter(None, listed.split("\0")):
+        added, removed, name = line.split("\t", 2)
+        lines = [int(one) if one.isdecimal() else None for one in (added, removed)]
+        found.append(FileChange(name, lines[0], lines[1]))
+    others = _git(*QUIET, "ls-files", "--others", "--exclude-standard", "-z", at=path)
+    return [*found, *(FileChange(name, None, None, untracked=True) for name in others.split("\0") if name)]
+
+
+def patch(path: str, *, base: str, limit: int) -> str:
+    """Return the beginning of the patch of a worktree, at most `limit` bytes of it."""
+    process = _start(*QUIET, "diff", *PLAIN_DIFF, "--no-color", base, at=path)
+    assert process.stdout is not None, "it was started with a pipe"
+    with process.stdout as pipe:
+        data = pipe.read(limit)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # it may have more to tell
+    process.wait()
+    return data.decode("utf-8", "replace")
+
+
 def tip(repository: str, branch: str) -> str | None:
     """Return the commit of a branch, None for no such branch."""
     return _tip(repository, branch)
@@ -226,25 +259,30 @@ def _command(words: tuple[str, ...]) -> str:
     return words[len(QUIET)] if words[: len(QUIET)] == QUIET else words[0]
 
 
-def _run(*words: str, at: str) -> GitEnd:
-    """Run git in a folder; raise WorkspaceFailed if it cannot be started or takes too long."""
+def _start(*words: str, at: str, errors: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+    """Start git in a folder; raise WorkspaceFailed if it cannot be started."""
     program = shutil.which("git")
     if program is None:
         raise WorkspaceFailed("git was not found on the scheduler's PATH", hint="install git")
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [program, *words],
             cwd=at,
             env={**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             start_new_session=True,
         )
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise WorkspaceFailed(f"git cannot be started in {at!r}: {why}", hint="try it by hand") from error
+
+
+def _run(*words: str, at: str) -> GitEnd:
+    """Run git in a folder; raise WorkspaceFailed if it cannot be started or takes too long."""
+    process = _start(*words, at=at, errors=subprocess.PIPE)
     try:
         written, errors = process.communicate(timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:

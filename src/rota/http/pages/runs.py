@@ -37,6 +37,7 @@ from rota.operations.runs import (
     stretch_of,
 )
 from rota.operations.transcripts import transcript_of
+from rota.operations.worktrees import WorktreeChanges, worktree_changes
 from rota.rules.budgets import say_usage
 from rota.store.tables.run_queries import neighbours
 from rota.text.ansi import StyledSpan, plain, styled_lines
@@ -317,6 +318,39 @@ def compare_runs(
     return fit(show, lines=DIFF_LINES)
 
 
+@pages.show("/ui/runs/{run}/changes")
+def show_changes(visit: VisitOf, run: RunName) -> Response:
+    """Show what a run of an agent changed in its worktree."""
+    found = show_run(visit.ctx.store, run)
+    tree = found.worktree
+    made = WorktreeChanges(problem="it has no worktree") if tree is None else worktree_changes(tree)
+    lines = made.patch.splitlines()
+    files = made.files
+    view = {
+        "run": found.run,
+        "path": _page(found.run.handle),
+        "tree": tree,
+        "problem": made.problem,
+        "files": files[:CHANGED_FILES],
+        "more_files": max(len(files) - CHANGED_FILES, 0),
+        "count": len(files),
+        "insertions": sum(one.insertions or 0 for one in files),
+        "deletions": sum(one.deletions or 0 for one in files),
+    }
+
+    def show(count: int) -> Response:
+        shown = [
+            {"text": cut(line, LONGEST_LINE // 4), "kind": "" if line[:3] in _HEADS else _DIFF_KINDS.get(line[:1], "")}
+            for line in lines[:count]
+        ]
+        rest = {"lines": shown, "cut": made.cut or count < len(lines)}
+        return visit.show("changes.html", {**view, **rest}, title=f"Changes of {found.run.handle}", section="runs")
+
+    return fit(show, lines=len(lines))
+
+
+CHANGED_FILES = 200
+_HEADS = ("+++", "---")
 RECENT = 20
 
 
