@@ -6,14 +6,18 @@ from datetime import timedelta
 import pytest
 
 from rota.engine.transactions.insert import create_run
+from rota.model.clock import to_ms
 from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger
 from rota.operations.admin.access import Scope
 from rota.operations.runs import show_run
+from rota.runners.output import folder_of
+from rota.runners.writer import TIME, TIMES
 from rota.store.driver import Database
 from rota.store.tables import jobs
 from rota.store.tables.runs import NewRun
+from rota.text.format import clock_time
 from tests.pages.conftest import Site
 from tests.pages.test_runs import BROKEN, DONE, play
 
@@ -35,6 +39,20 @@ def test_output_is_shown_with_its_colours_and_never_as_markup(site: Site) -> Non
     assert "ansi-red" in [found.get("class") for found in page.all("span")]
     assert "<script>alert(1)</script>" in page.words
     assert not [found for found in page.all("script") if "src" not in found]
+
+
+def test_lines_of_output_have_the_time_of_their_writing(site: Site) -> None:
+    play(site, "hello", DONE, output="one\ntwo\n")
+    run = show_run(site.store, "hello:1").run
+    folder = folder_of(site.project.state, run.id)
+    begin = to_ms(run.started_at)
+    (folder / TIMES).write_bytes(TIME.pack(0, begin) + TIME.pack(4, begin + 2000))
+    page = site.get("/ui/runs/hello:1")
+    assert len(page.all("time", class_="at")) == 2
+    first, second = (clock_time(run.started_at + timedelta(seconds=later), "UTC") for later in (0, 2))
+    assert f"{first} one {second} two" in page.words
+    (folder / TIMES).write_bytes(TIME.pack(0, begin - 60_000))
+    assert not site.get("/ui/runs/hello:1").all("time", class_="at")
 
 
 def test_long_output_shows_its_end_and_leads_to_more(site: Site) -> None:

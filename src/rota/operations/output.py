@@ -2,10 +2,12 @@
 
 import codecs
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rota.engine.membership.locks import read_worker
 from rota.model.clock import say_duration
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 FETCH_BATCH = 16
 EVENTS_READ = 50
+CLOCK_SLACK = timedelta(seconds=1)
+"""An output that seems older than its run by more than this was copied: its time is not known."""
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
@@ -104,6 +108,32 @@ def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
     if tell is None:
         return written
     return [*(told for line in written for told in tell(line.removesuffix("\r"))), *tell.rest()][-lines:]
+
+
+class TimedLine(Struct, frozen=True):
+    """A line of output; `at` is None where its time is not known, as on another machine."""
+
+    text: str
+    at: datetime | None
+
+
+def timed_lines(state: Path, view: RunView, *, lines: int) -> list[TimedLine]:
+    """Return the last lines of a run's output with the times at which they were written."""
+    folder = output.folder_of(state, view.run.id)
+    offset = output.tail_start(folder, lines)
+    data = b"".join(output.read_output(folder, start=offset))
+    times, tell = output.OutputTimes(folder), teller_of(view.spec)
+    began = view.run.started_at
+    found: list[TimedLine] = []
+    for line in data.removesuffix(b"\n").split(b"\n") if data else ():
+        at = times.at(offset)
+        offset += len(line) + 1
+        text = line.decode("utf-8", "replace")
+        told = [text] if tell is None else tell(text.removesuffix("\r"))
+        known = at if at is not None and began is not None and at >= began - CLOCK_SLACK else None
+        found += [TimedLine(one, known) for one in told]
+    rest = [] if tell is None else tell.rest()
+    return [*found, *(TimedLine(one, found[-1].at if found else None) for one in rest)][-lines:]
 
 
 def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:

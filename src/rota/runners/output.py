@@ -2,6 +2,7 @@
 
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -10,8 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from rota.model.clock import from_ms
 from rota.model.ids import created_at
-from rota.runners.writer import PREFIX
+from rota.runners.writer import PREFIX, TIME, TIMES
 from rota.text.ansi import clean_for_terminal
 
 CHUNK = 64 * 1024
@@ -117,6 +119,25 @@ def written_at(folder: Path) -> datetime | None:
     return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
+class OutputTimes:
+    """The times of an output by offset; an output without noted times has that of its file."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            data = (folder / TIMES).read_bytes()
+        except OSError:
+            data = b""
+        pairs = list(TIME.iter_unpack(data[: len(data) // TIME.size * TIME.size]))
+        self._offsets = [offset for offset, _ in pairs]
+        self._times = [from_ms(at) for _, at in pairs]
+        self._only = None if pairs else written_at(folder)
+
+    def at(self, offset: int) -> datetime | None:
+        """Return when the byte at an offset was written, within the precision of the noted times."""
+        place = bisect_right(self._offsets, offset) - 1
+        return self._times[place] if place >= 0 else self._only
+
+
 def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> OutputPiece:
     """Return the output from `offset` on, `limit` bytes at most; no data if there is nothing new."""
     for _ in range(_ATTEMPTS):
@@ -198,6 +219,7 @@ def forget_output(folder: Path) -> None:
     """Remove the output of a run."""
     for part in _parts(folder):
         part.path.unlink(missing_ok=True)
+    (folder / TIMES).unlink(missing_ok=True)
 
 
 def gap_mark(skipped: int) -> bytes:

@@ -5,8 +5,15 @@ of the limit in one file, the last half in short segments of which the oldest is
 """
 
 import os
+import struct
+from collections.abc import Callable
 
 PREFIX = "output."
+TIMES = f"{PREFIX}times"
+"""The file with the times of an output: pairs of an offset and milliseconds. A short output has none."""
+TIME = struct.Struct(">QQ")
+TIME_GAP, TIME_SHARE = 1000, 3600
+"""The least milliseconds between two times, and the part of the output's age: a long output has few times."""
 OUTPUT_LIMIT = 10_000_000
 SEGMENTS = 16
 FULL, TAIL, NONE = "full", "tail", "none"
@@ -15,11 +22,12 @@ FULL, TAIL, NONE = "full", "tail", "none"
 class BoundedWriter:
     """Keeps the first and the last half of the output (`full`), the last part (`tail`), or nothing (`none`)."""
 
-    def __init__(self, folder: str, policy: str, *, limit: int) -> None:
+    def __init__(self, folder: str, policy: str, *, limit: int, clock: Callable[[int], int] | None = None) -> None:
         self.total = 0
         self.truncated = False
         self.error: str | None = None
         self._folder = folder
+        self._clock = clock or _written_at
         self._policy = policy
         self._head = limit // 2 if policy == FULL else 0
         self._segment = max(1, (limit - self._head) // SEGMENTS)
@@ -27,6 +35,8 @@ class BoundedWriter:
         self._file: int | None = None
         self._room = 0
         self._start = 0
+        self._began = self._noted = 0
+        """The first and the last noted time in milliseconds."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Store `data`; bytes that cannot be stored are counted and marked, without an exception."""
@@ -45,9 +55,26 @@ class BoundedWriter:
             stored = os.write(self._file, view[: self._room])
         except OSError as error:
             return self._drop(len(view), str(error))
+        self._note_time(self._file)
         self.total += stored
         self._room -= stored
         return stored
+
+    def _note_time(self, file: int) -> None:
+        """Note the time of a write if the last noted one is long enough ago."""
+        at = self._clock(file)
+        if not self._began:
+            self._began = self._noted = at
+        if at - self._noted < max(TIME_GAP, (at - self._began) // TIME_SHARE):
+            return
+        pairs = [(0, self._began)] if self._noted == self._began else []
+        self._noted = at
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        times = os.open(os.path.join(self._folder, TIMES), flags, 0o600)
+        try:
+            os.write(times, b"".join(TIME.pack(*pair) for pair in (*pairs, (self.total, at))))
+        finally:
+            os.close(times)
 
     def _drop(self, count: int, problem: str) -> int:
         self._discard_empty()
@@ -85,6 +112,11 @@ class BoundedWriter:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _written_at(file: int) -> int:
+    """Return the milliseconds of the last write to a file, as the file system tells them."""
+    return os.fstat(file).st_mtime_ns // 1_000_000
 
 
 def _remove(path: str) -> None:

@@ -291,3 +291,38 @@ def test_a_runs_folder_is_closed_to_others(tmp_path):
     folder = output.make_folder(tmp_path / "runs" / "20251115" / "x")
 
     assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
+
+
+def test_an_output_of_some_seconds_notes_its_times(tmp_path):
+    ticks = iter([1_000, 1_900, 7_000, 7_500, 9_000])
+    writer = BoundedWriter(str(tmp_path), "full", limit=1000, clock=lambda _file: next(ticks))
+    for _ in range(5):
+        writer.write(b"line\n")
+    writer.close()
+    times = output.OutputTimes(tmp_path)
+    assert [times.at(offset).timestamp() for offset in (0, 5, 10, 15, 20, 24)] == [1, 1, 7, 7, 9, 9]
+
+
+def test_a_short_output_has_the_time_of_its_file(tmp_path):
+    write(tmp_path, b"a\nb\n")
+    assert os.listdir(tmp_path) == ["output.0"]
+    assert output.OutputTimes(tmp_path).at(2) == output.written_at(tmp_path)
+
+
+def test_the_times_of_a_very_long_output_are_few(tmp_path):
+    ticks = iter(range(1_000, 10**9, 50_000))
+    writer = BoundedWriter(str(tmp_path), "tail", limit=100_000, clock=lambda _file: next(ticks))
+    for _ in range(19_000):
+        writer.write(b"line\n")
+    writer.close()
+    assert (tmp_path / "output.times").stat().st_size < 16 * 13_000
+
+
+def test_a_forgotten_output_leaves_no_times(tmp_path):
+    ticks = iter([1_000, 5_000])
+    writer = BoundedWriter(str(tmp_path), "full", limit=1000, clock=lambda _file: next(ticks))
+    writer.write(b"one\n")
+    writer.write(b"two\n")
+    writer.close()
+    output.forget_output(tmp_path)
+    assert os.listdir(tmp_path) == []

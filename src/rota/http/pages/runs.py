@@ -22,7 +22,7 @@ from rota.operations.diff import DIFF_LINES, DiffView, diff_runs
 from rota.operations.explain import explain
 from rota.operations.files import IMAGE, JSON, TEXT, files_of, preview
 from rota.operations.groups import group_around
-from rota.operations.output import fetch_output, last_lines, why_no_output
+from rota.operations.output import fetch_output, timed_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import (
@@ -41,7 +41,7 @@ from rota.operations.worktrees import WorktreeChanges, worktree_changes
 from rota.rules.budgets import say_usage
 from rota.store.tables.run_queries import neighbours
 from rota.text.ansi import StyledSpan, plain, styled_lines
-from rota.text.format import read_instant
+from rota.text.format import clock_time, read_instant
 from rota.text.runs import attempts_of
 
 pages = Pages()
@@ -189,12 +189,19 @@ class Written(Struct, frozen=True):
     """The last lines of the output."""
 
     lines: tuple[tuple[StyledSpan, ...], ...] = ()
+    times: tuple[str, ...] = ()
+    """The time of each line; an empty text: not known."""
     cut: bool = False
     large: bool = False
     """Whether more lines would make the page too large."""
     why: str = ""
     more: str = ""
     all: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time of any line is known."""
+        return any(self.times)
 
 
 @pages.show("/ui/runs/{run}")
@@ -240,10 +247,11 @@ def show_one_run(
 def _written(visit: PageContext, found: RunView, *, lines: int) -> Written:
     ctx = visit.ctx
     fetch_output(ctx.store, ctx.state, found)
-    shown = last_lines(ctx.state, found, lines=lines + 1)
+    shown = timed_lines(ctx.state, found, lines=lines + 1)
     path, more = _page(found.run.handle), len(shown) > lines
     return Written(
-        lines=tuple(styled_lines(cut(line, LONGEST_LINE) for line in shown[-lines:])),
+        lines=tuple(styled_lines(cut(line.text, LONGEST_LINE) for line in shown[-lines:])),
+        times=tuple(clock_time(line.at, visit.zone) if line.at else "" for line in shown[-lines:]),
         cut=more,
         why="" if shown else why_no_output(ctx.state, found, now=visit.now) or "",
         more=visit.href(path, lines=min(lines * 4, MAX_LINES)) if more and lines < MAX_LINES else "",
@@ -282,7 +290,7 @@ def _last(written: Written, count: int) -> Written:
     """Return the last `count` lines; if that omits some, the page had no room for more."""
     if count >= len(written.lines):
         return written
-    return replace(written, lines=written.lines[-count:], cut=True, large=True, more="")
+    return replace(written, lines=written.lines[-count:], times=written.times[-count:], cut=True, large=True, more="")
 
 
 @pages.show("/ui/runs/{run}/diff")

@@ -1,12 +1,13 @@
 // The output of a run: goes along with its end, wraps long lines or not, and finds lines. Without scripts it is a text.
 
-const choices = { follow: null, wrap: true, find: "" };
+const choices = { follow: null, wrap: true, times: false, find: "" };
 
 const parts = () => ({
   log: document.getElementById("output-lines"),
   tools: document.querySelector("[data-output-tools]"),
   follow: document.querySelector("[data-follow]"),
   wrap: document.querySelector("[data-wrap]"),
+  times: document.querySelector("[data-times]"),
   find: document.querySelector("[data-output-find]"),
   found: document.querySelector("[data-output-found]"),
 });
@@ -27,7 +28,7 @@ const look = ({ log, found }) => {
 
 const begin = () => {
   const all = parts();
-  const { log, tools, follow, wrap, find } = all;
+  const { log, tools, follow, wrap, times, find } = all;
   if (!tools || !log) return;
   tools.hidden = false;
   if (choices.follow === null) choices.follow = follow.checked;
@@ -35,6 +36,14 @@ const begin = () => {
   wrap.checked = choices.wrap;
   find.value = choices.find;
   log.classList.toggle("unwrapped", !choices.wrap);
+  log.classList.toggle("timed", choices.times);
+  if (times) {
+    times.checked = choices.times;
+    times.addEventListener("change", () => {
+      choices.times = times.checked;
+      log.classList.toggle("timed", times.checked);
+    });
+  }
   look(all);
   if (choices.follow) log.scrollTop = log.scrollHeight;
   follow.addEventListener("change", () => {
