@@ -120,6 +120,19 @@ async def test_a_closed_socket_is_opened_again_and_loses_nothing(scene: ChatScen
     assert len(scene.history("backup")) == 1
 
 
+async def test_an_open_socket_ends_the_count_of_failures(scene: ChatScene, server: SlackServer) -> None:
+    """In a quiet channel no event comes for days, and each cut connection would count."""
+    scene.target(ops(server))
+    server.failures += [("apps.connections.open", 502, {"error": "bad_gateway"})] * 2
+    await scene.talk(turns=1)
+    [bot] = scene.engine.chats.bots.values()
+    for count in (1, 2):
+        await until(scene, server, lambda _there, count=count: (bot.failures, bot.reading) == (count, None))
+        scene.clock.advance(timedelta(seconds=5))
+    await until(scene, server, lambda there: there.connections == 1 and bot.failures == 0)
+    assert (bot.error, bot.reading is not None) == (None, True)
+
+
 async def test_an_event_that_was_stored_before_a_crash_is_only_acknowledged_after_it(
     scene: ChatScene, server: SlackServer
 ) -> None:

@@ -79,10 +79,12 @@ class SlackApp:
             raise ChatFailure("apps.connections.open: no address in the answer")
         return url
 
-    def listen(self, take: Callable[[Incoming], bool], *, over: Callable[[], bool]) -> None:
+    def listen(
+        self, take: Callable[[Incoming], bool], *, over: Callable[[], bool], opened: Callable[[], object] = bool
+    ) -> None:
         """Take events from a socket until the service closes it or `over`; an event that was stored is acknowledged.
 
-        The service sends an event again that was not acknowledged.
+        The service sends an event again that was not acknowledged. `opened` is called when the socket is ready.
         """
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
@@ -95,7 +97,7 @@ class SlackApp:
             secure = trusted() if url.startswith("wss:") else None
             name = place.name if secure else None
             with connect(url, sock=connection, ssl=secure, server_hostname=name, max_size=1 << 20) as socket:
-                _listen(socket, take, over)
+                _listen(socket, take, over, opened)
         except (WebSocketException, OSError, EOFError) as error:
             raise ChatFailure(f"the socket: {type(error).__name__}") from None
         except RotaError as error:
@@ -116,7 +118,9 @@ class SlackApp:
         raise ChatFailure(f"{method}: {word}"[:300], status=status, wait=answer.wait, hopeless=hopeless)
 
 
-def _listen(socket: Any, take: Callable[[Incoming], bool], over: Callable[[], bool]) -> None:
+def _listen(
+    socket: Any, take: Callable[[Incoming], bool], over: Callable[[], bool], opened: Callable[[], object]
+) -> None:
     quiet = 0.0
     while not over():
         try:
@@ -131,6 +135,8 @@ def _listen(socket: Any, take: Callable[[Incoming], bool], over: Callable[[], bo
         envelope = _object(frame)
         if envelope.get("type") == "disconnect":
             return
+        if envelope.get("type") == "hello":
+            opened()
         found = read_envelope(envelope)
         identifier = envelope.get("envelope_id")
         if identifier and (found is None or take(found)):

@@ -35,6 +35,8 @@ T = TypeVar("T")
 LEASE = timedelta(seconds=30)
 """For how long a bot is left to its reader after its last sign of life."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
+NOTED_FAILURES = 3
+"""Failed readings in a row that the status shows."""
 RESERVED = timedelta(minutes=2)
 MESSAGES_A_ROUND = 20
 LOGGED_STRANGERS = 20
@@ -67,6 +69,11 @@ class Bot:
     def target(self) -> Target:
         """One of its targets: all of them have the same server and token."""
         return self.targets[0]
+
+    @property
+    def problem(self) -> str | None:
+        """The problem of a bot that cannot be read; a poll that is cut off now and then is none."""
+        return f"{self.name}: {self.error}" if self.failures >= NOTED_FAILURES else None
 
     def shift(self, back: timedelta) -> None:
         """Move the waits back with the clock."""
@@ -143,7 +150,7 @@ class Chats:
                 await self._store.submit(partial(desk.plan, targets=targets, now=now))
         for bot in self.bots.values():
             self._begin(bot, now)
-        self.loop.note = next((f"{bot.name}: {bot.error}" for bot in self.bots.values() if bot.error), None)
+        self.loop.note = next((bot.problem for bot in self.bots.values() if bot.problem), None)
         return min([now + min(LEASE / 3, self._tick), *(at for bot in self.bots.values() for at in self._dues(bot))])
 
     def _follow_clock(self) -> None:
@@ -231,8 +238,10 @@ class Chats:
     async def _listen(self, bot: Bot) -> None:
         loop = asyncio.get_running_loop()
 
+        def opened() -> None:
+            loop.call_soon_threadsafe(self._works, bot)
+
         def take(event: Incoming) -> bool:
-            self._works(bot)
             stored = asyncio.run_coroutine_threadsafe(self.receive(bot, [event]), loop)
             try:
                 stored.result(timeout=ANSWER_PATIENCE)
@@ -241,7 +250,7 @@ class Chats:
                 return False
             return True
 
-        listening: Callable[[Any], None] = lambda client: client.listen(take, over=lambda: bot.over)  # noqa: E731
+        listening: Callable[[Any], None] = lambda client: client.listen(take, over=lambda: bot.over, opened=opened)  # noqa: E731
         await self._ask(bot, listening, within=LISTEN_PATIENCE)
 
     def _works(self, bot: Bot) -> None:
