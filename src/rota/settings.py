@@ -51,6 +51,18 @@ class SchedulerSettings(Struct, frozen=True):
     keep_awake: KeepAwake = KeepAwake.OFF
 
 
+class Oidc(Struct, frozen=True):
+    """An identity provider that logs people in."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = ""
+    """The name of the secret; empty for a public client."""
+    claim: str = "email"
+    """The claim of the ID token with the person's name."""
+    scope: str = "openid email"
+
+
 class Http(Struct, frozen=True):
     """The `http:` section."""
 
@@ -69,6 +81,7 @@ class Http(Struct, frozen=True):
     """The scope of each person."""
     others: str = ""
     """The scope of every other person; empty: none."""
+    oidc: Oidc | None = None
 
 
 class Settings(Struct, frozen=True):

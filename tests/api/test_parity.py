@@ -90,7 +90,17 @@ HERE_ALONE = {
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
     "touch": "requests that change something count as activity by themselves",
 }
-ON_ITS_OWN = {"follow_events", "get_calendar_file", "get_metrics", "healthz", "log_in", "log_out", "login_page"}
+ON_ITS_OWN = {
+    "follow_events",
+    "get_calendar_file",
+    "get_metrics",
+    "healthz",
+    "log_in",
+    "begin_sign_on",
+    "end_sign_on",
+    "log_out",
+    "login_page",
+}
 FOR_PEOPLE = {"pages", "static"}
 ELSEWHERE = {"register_worker", "forget_worker"}
 

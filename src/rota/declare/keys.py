@@ -393,6 +393,11 @@ HTTP = Map(
         Key("proxies", types.networks, "The addresses of proxies that may set this header, such as 10.0.0.5/32."),
         Key("proxy_secret", types.named_secret, "{secret: NAME}, which the proxy sends as X-Rota-Proxy-Secret."),
         Key("people", types.people, "The scope of each person: {anna@example.net: admin, ben: run}."),
+        Key(
+            "oidc",
+            types.oidc,
+            "An identity provider that logs people in: {issuer: https://id.example.net, client_id: rota}.",
+        ),
         Key("others", types.person_scope, "The scope of people that `people` does not name: none, read, run, admin."),
     ),
 )

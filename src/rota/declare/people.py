@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
+from urllib.parse import urlsplit
 
-from rota.declare.problems import BadValue, read_items, read_text, shown
-from rota.declare.readers import read_env_value
+from rota.declare.problems import BadValue, ProblemList, read_items, read_text, shown
+from rota.declare.readers import read_env_value, read_keys
 from rota.model.errors import Problem
-from rota.settings import Http
+from rota.settings import Http, Oidc
 
 PERSON_SCOPES = ("read", "run", "admin")
 _PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9.@_+-]{0,127}", re.ASCII)
@@ -73,16 +74,80 @@ def read_person_scope(value: Any) -> str:
     raise BadValue(f"{shown(value)} is not a scope", hint=f"write none, {', '.join(PERSON_SCOPES)}")
 
 
+OIDC: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "issuer": {"type": "string", "format": "uri"},
+        "client_id": {"type": "string", "minLength": 1},
+        "client_secret": {
+            "type": "object",
+            "properties": {"secret": {"type": "string"}},
+            "required": ["secret"],
+            "additionalProperties": False,
+        },
+        "claim": {"type": "string", "minLength": 1},
+        "scope": {"type": "string", "pattern": "(^| )openid( |$)"},
+    },
+    "required": ["issuer", "client_id"],
+    "additionalProperties": False,
+}
+OIDC_HINT = "write `oidc: {issuer: https://id.example.net, client_id: rota, client_secret: {secret: NAME}}`"
+
+
+def read_oidc(value: Any) -> Oidc:
+    """Return an identity provider."""
+    readers = {
+        "issuer": _issuer,
+        "client_id": read_text,
+        "client_secret": read_named_secret,
+        "claim": read_text,
+        "scope": _scope,
+    }
+    with ProblemList() as problems:
+        keys = read_keys(value, readers, problems=problems, hint=OIDC_HINT)
+        missing = [key for key in ("issuer", "client_id") if key not in value]
+        if missing and not problems.mistyped:
+            raise BadValue(f"has no {missing[0]}", code="missing_value", hint=OIDC_HINT)
+    return Oidc(**keys)
+
+
+def _issuer(value: Any) -> str:
+    """Return an issuer as it is written: the provider names the same text."""
+    text = read_text(value).strip()
+    parts = urlsplit(text)
+    local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
+        raise BadValue(f"{shown(value)} is not the address of an issuer", hint="write https://id.example.net")
+    if parts.scheme != "https" and not (local and parts.scheme == "http"):
+        raise BadValue(f"{shown(value)} is not https", hint="an issuer without https can be replaced on the way")
+    return text
+
+
+def _scope(value: Any) -> str:
+    text = read_text(value).strip()
+    if "openid" not in text.split():
+        raise BadValue(f"{shown(value)} lacks openid", hint="write `scope: openid email`")
+    return text
+
+
 def people_problems(http: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the keys about people behind a proxy, taken together."""
+    """Return what is wrong with the keys about people, taken together."""
+    found = []
     if "trusted_header" in http and not http.get("proxies"):
         hint = "add `proxies: [10.0.0.5]`, the address of the proxy as rota sees it"
-        return [Problem("needs `proxies`", "missing_value", at=("trusted_header",), hint=hint)]
-    alone = [key for key in ("proxies", "proxy_secret", "people", "others") if key in http]
-    if "trusted_header" in http:
-        return []
+        found.append(Problem("needs `proxies`", "missing_value", at=("trusted_header",), hint=hint))
+    if "oidc" in http and not http.get("public_url"):
+        hint = "add `public_url: https://ops.example.net`; the provider sends browsers back to it"
+        found.append(Problem("needs `public_url`", "missing_value", at=("oidc",), hint=hint))
+    alone = [key for key in ("proxies", "proxy_secret") if key in http and "trusted_header" not in http]
     hint = "add `trusted_header: X-Forwarded-User`, or remove this line"
-    return [Problem("has no effect without `trusted_header`", "no_effect", at=(key,), hint=hint) for key in alone]
+    message = "has no effect without `trusted_header`"
+    found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
+    nobody = "trusted_header" not in http and "oidc" not in http
+    alone = [key for key in ("people", "others") if key in http and nobody]
+    message = "has no effect without `trusted_header` or `oidc`"
+    found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
+    return found
 
 
 def people_notes(http: Http) -> list[str]:

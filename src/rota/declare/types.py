@@ -319,6 +319,7 @@ networks = Value(
     {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
 )
 named_secret = Value(people_keys.read_named_secret, SECRET)
+oidc = Value(people_keys.read_oidc, people_keys.OIDC)
 person_scope = Value(people_keys.read_person_scope, {"enum": ["none", *people_keys.PERSON_SCOPES]})
 people = Value(
     problems.map_of(people_keys.read_person, people_keys.read_person_scope),

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import errors
 from rota.http.context import SCOPE_KEY, ServerContext
+from rota.http.oidc import CALLBACK, START, SignOn
 from rota.http.people import PEER, ProxiedPeople
 from rota.log import log
 from rota.model.clock import Clock
@@ -197,8 +198,10 @@ class Authenticator:
         ended: Collection[str] = (),
         desk: TokenDesk | None = None,
         people: ProxiedPeople | None = None,
+        sign_on: SignOn | None = None,
     ) -> None:
         self.people = people
+        self.sign_on = sign_on
         self.cookie = cookie
         self.ended = ended
         """The nonces of ended sessions."""
@@ -275,6 +278,8 @@ class Authenticator:
         caller = self.know_session(session)
         if caller is not None and caller.token is not None:
             await self.check_token(caller)
+        if caller is not None and caller.person:  # the scope is that of the file now, not that of the login
+            return None if self.sign_on is None else self.sign_on.person(caller.name)
         return caller
 
     async def check_token(self, caller: Caller) -> None:
@@ -322,7 +327,7 @@ def _hostname(host: str) -> str:
     return name.lower()
 
 
-OPEN = frozenset({"/healthz", "/login"})
+OPEN = frozenset({"/healthz", "/login", START, CALLBACK})
 """Paths without a token."""
 FILES = "/static/"
 """The login page needs styles and scripts without a token."""
@@ -383,8 +388,10 @@ class Guard:
         head = _asked(scope)
         _check_length(head, version=scope.get("http_version", "1.1"))
         self._authenticator.check_host(head)
-        self._authenticator.check_origin(head)
         self._strip(scope)
+        returns = scope["path"] == CALLBACK and head.method == "GET" and "origin" not in head.headers
+        if not returns:  # the identity provider sends the browser back; its state is checked instead
+            self._authenticator.check_origin(head)
         state: dict[str, Any] = scope.setdefault("state", {})
         state["authenticator"] = self._authenticator
         if scope["path"] not in OPEN and not scope["path"].startswith(FILES):

@@ -8,7 +8,7 @@ import resource
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
@@ -27,6 +27,7 @@ from rota.declare.readers import DEFAULT_PORT, split_listen
 from rota.http.app import make_app
 from rota.http.context import AnswerCache, ServerContext
 from rota.http.feed import Feed
+from rota.http.oidc import CALLBACK, SignOn
 from rota.http.people import PEER, ProxiedPeople
 from rota.http.security import Authenticator
 from rota.log import log
@@ -301,7 +302,9 @@ class HttpServerThread:
         make_token(state)
         self.token = read_token(state)
         self.wanted, self.clock, self.state = wanted, clock, state
-        self.people = _people(wanted.http, state, environ, settings)
+        find = Secrets(state, environ, lambda: settings.secrets if settings is not None else {}).find
+        self.people = _people(wanted.http, find)
+        self.sign_on = _sign_on(wanted.http, clock, find)
         self.socket = bind(wanted)
         self.feed, self.codes = Feed(store), Codes()
         self.context = ServerContext(
@@ -374,12 +377,19 @@ class HttpServerThread:
             await serve(self, self._ending)
 
 
-def _people(http: Http, state: Path, environ: Mapping[str, str], settings: Settings | None) -> ProxiedPeople | None:
+def _people(http: Http, find: Callable[[str], str]) -> ProxiedPeople | None:
     """Return what finds people behind a proxy; raise SecretMissing for a secret that the proxy is to send."""
     if not http.trusted_header:
         return None
-    secrets = Secrets(state, environ, lambda: settings.secrets if settings is not None else {})
-    return ProxiedPeople(http, secrets.find(http.proxy_secret).strip() if http.proxy_secret else "")
+    return ProxiedPeople(http, find(http.proxy_secret).strip() if http.proxy_secret else "")
+
+
+def _sign_on(http: Http, clock: Clock, find: Callable[[str], str]) -> SignOn | None:
+    """Return the logins at an identity provider; raise SecretMissing for the secret of the client."""
+    if http.oidc is None:
+        return None
+    secret = find(http.oidc.client_secret).strip() if http.oidc.client_secret else ""
+    return SignOn(http, clock, secret=secret, redirect=f"{http.public_url}{CALLBACK}")
 
 
 def _check_certificate(wanted: Listening) -> None:
@@ -426,6 +436,7 @@ async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
         ended=await anyio.to_thread.run_sync(store.read, partial(ended_sessions, now=side.clock.now())),
         desk=TokenDesk(store, side.clock),
         people=side.people,
+        sign_on=side.sign_on,
     )
     server = QuietServer(_config(make_app(side.context, authenticator), side), ending, side.feed)
     await server.serve([side.socket.dup()])

@@ -42,6 +42,7 @@ def test_an_example_of_the_page_is_valid_by_schema_and_by_rota(validator, tmp_pa
 
 
 GOOD = [
+    "http: {public_url: https://x, oidc: {issuer: https://i.test, client_id: r, client_secret: {secret: S}}}\njobs:\n",
     "http: {trusted_header: X-User, proxies: [10.0.0.5], proxy_secret: {secret: P}, people: {a@b.c: run}}\njobs:\n",
     "secrets: {A: {command: [op, read, x], timeout: 5s}, B: {file: ~/b}, C: {keyring: a/b}}\njobs:\n",
     "jobs: {a: {command: x, ping: {secret: HC}}, b: {command: x, ping: none}}\n",

@@ -1,5 +1,6 @@
 """Login by code or token, logout, and the preferences of a browser: theme and zone."""
 
+from html import escape
 from typing import Annotated
 from urllib.parse import quote
 
@@ -9,9 +10,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rota.http.api.system import ContextOf, end_login
 from rota.http.context import Routes, ServerContext
-from rota.http.errors import NoToken, OriginRefused, TokenEnded
+from rota.http.errors import HttpRefusal, NotFound, NoToken, OriginRefused, PersonRefused, TokenEnded
+from rota.http.oidc import CALLBACK, LASTS, START, LoginFailed, SignOn
 from rota.http.pages import page
 from rota.http.security import Authenticator
+from rota.log import log
 from rota.operations.admin.access import LOGIN_SCOPES, SESSION_LASTS, Caller, Scope, make_session, owner
 from rota.rules.schedule.timezone import zone as known_zone
 
@@ -52,6 +55,66 @@ async def log_in(request: Request, context: ContextOf) -> Response:
     if caller.scope not in LOGIN_SCOPES:
         return await run_sync(lambda: _form(request, context, note=FOR_PROGRAMS.format(scope=caller.scope), status=403))
     return _logged_in(request, context, caller)
+
+
+BINDING = "_oidc"
+"""The cookie of a login under way: the name of the session's cookie and this."""
+RETURN = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>rota</title>'
+    '<meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Continue</a></p></html>'
+)
+"""A page of this server that goes on: with a redirect, the browser would not send the strict cookie yet."""
+
+
+@door.on("GET", START, scope=None, answer=str, media=page.HTML, shown=False)
+async def begin_sign_on(
+    request: Request, context: ContextOf, back: Annotated[str, Query(max_length=2000)] = ""
+) -> Response:
+    """Send a browser to the identity provider."""
+    sign_on = _sign_on(request)
+    try:
+        started = await sign_on.begin(back if page.is_ours(back) else "/")
+    except LoginFailed as error:
+        return await _refused(request, context, error)
+    response = RedirectResponse(started.url, 303)
+    cookie, path = f"{request.state.authenticator.cookie}{BINDING}", f"{context.base_path}{CALLBACK}"
+    lasts = int(LASTS.total_seconds())
+    response.set_cookie(
+        cookie, started.binding, max_age=lasts, path=path, secure=context.secure, httponly=True, samesite="lax"
+    )
+    return response
+
+
+@door.on("GET", CALLBACK, scope=None, answer=str, media=page.HTML, shown=False)
+async def end_sign_on(
+    request: Request,
+    context: ContextOf,
+    state: Annotated[str, Query(max_length=200)] = "",
+    code: Annotated[str, Query(max_length=4000)] = "",
+) -> Response:
+    """Log in the person that the identity provider names."""
+    cookie = f"{request.state.authenticator.cookie}{BINDING}"
+    try:
+        caller, back = await _sign_on(request).finish(state=state, code=code, binding=request.cookies.get(cookie, ""))
+    except (LoginFailed, PersonRefused) as error:
+        return await _refused(request, context, error)
+    response = HTMLResponse(RETURN.format(escape(f"{context.base_path}{back}")))
+    _log_in(response, request, context, caller)
+    response.delete_cookie(cookie, path=f"{context.base_path}{CALLBACK}")
+    return response
+
+
+def _sign_on(request: Request) -> SignOn:
+    sign_on: SignOn | None = request.state.authenticator.sign_on
+    if sign_on is None:
+        raise NotFound
+    return sign_on
+
+
+async def _refused(request: Request, context: ServerContext, error: HttpRefusal) -> Response:
+    log.info("login refused", error=error.message)
+    note = f"{error.message[:1].upper()}{error.message[1:]}."
+    return await run_sync(lambda: _form(request, context, note=note, status=error.status))
 
 
 @pages.act("/ui/logout", back="/", scope=Scope.READ)
@@ -95,9 +158,14 @@ def _form(request: Request, context: ServerContext, *, note: str = "", status: i
 
 
 def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Response:
-    authenticator: Authenticator = request.state.authenticator
     back = getattr(request.state, "form", {}).get("back", "")
     response = RedirectResponse(f"{context.base_path}{back if page.is_ours(back) else '/'}", 303)
+    _log_in(response, request, context, caller)
+    return response
+
+
+def _log_in(response: Response, request: Request, context: ServerContext, caller: Caller) -> None:
+    authenticator: Authenticator = request.state.authenticator
     response.set_cookie(
         authenticator.cookie,
         make_session(authenticator.token(), caller, now=context.clock.now()),
@@ -107,4 +175,3 @@ def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Resp
         httponly=True,
         samesite="strict",
     )
-    return response

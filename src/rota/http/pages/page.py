@@ -306,7 +306,15 @@ def bare_frame(request: Request, base: str) -> dict[str, Any]:
         "theme": _theme(request),
         "asset": lambda name: f"{base}{asset_path(name)}",
         "sections": SECTIONS,
+        "provider": _provider(request),
     }
+
+
+def _provider(request: Request) -> str:
+    """Return the identity provider that logs people in; empty for none."""
+    authenticator = getattr(request.state, "authenticator", None)
+    sign_on = None if authenticator is None else authenticator.sign_on
+    return "" if sign_on is None else str(sign_on.provider)
 
 
 def _theme(request: Request) -> str:

@@ -37,7 +37,7 @@ _MADE = re.compile(
     r"rota_(read|run|admin|agent|calendar)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII
 )
 _SESSION = re.compile(
-    r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.(read|run|admin)(?:~([0-9]{1,15}))?\.([A-Za-z0-9][A-Za-z0-9.-]{0,63})"
+    r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.(read|run|admin)(?:~([0-9]{1,15}|p))?\.([A-Za-z0-9_.-]{1,300})"
     r"\.([A-Za-z0-9_-]{43})",
     re.ASCII,
 )
@@ -171,8 +171,9 @@ def owner() -> Caller:
 def make_session(token: str, caller: Caller, *, now: datetime) -> str:
     """Return the value of a browser's cookie: signed, so that nothing is stored, and good for a week."""
     until, nonce = to_ms(now + SESSION_LASTS), secrets.token_urlsafe(16)
-    origin = "" if caller.token is None else f"~{caller.token}"
-    told = f"{until}.{nonce}.{caller.scope}{origin}.{caller.name}"
+    origin = "~p" if caller.person else "" if caller.token is None else f"~{caller.token}"
+    name = caller.name.encode().hex() if caller.person else caller.name
+    told = f"{until}.{nonce}.{caller.scope}{origin}.{name}"
     return f"{told}.{_signed(token, f'session:{told}')}"
 
 
@@ -186,6 +187,8 @@ def know_session(token: str, given: str, *, now: datetime, ended: Container[str]
         return None
     if from_ms(int(found[1])) <= now:
         return None
+    if found[4] == "p":
+        return Caller(bytes.fromhex(found[5]).decode(), Scope(found[3]), browser=True, person=True)
     return Caller(found[5], Scope(found[3]), browser=True, token=int(found[4]) if found[4] else None)
 
 
