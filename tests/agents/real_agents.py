@@ -25,9 +25,11 @@ from rota.agents.registry import adapter, probe
 from rota.agents.stub import serving
 from rota.agents.transcript import read_transcript
 from rota.model.agents import Access, AgentInvocation, AgentProblem, AgentResult, Attempted, McpServer, ProcessEnd
+from rota.model.spec import Kind, Sandbox, Work
 from rota.runners.keeper import readable
 from rota.runners.output import read_all
 from rota.runners.processes import send_signal, tagged
+from rota.runners.sandbox import sandbox_problems
 from rota.runners.spawn_client import Launch, Spawned
 from tests.agents.driving import PROGRAMS, Place, drive, environment, make_place, prompt, start, task_of
 from tests.service.keeping import RUN_ID, TIMEOUTS, Marker, keep, launch_of
@@ -438,8 +440,11 @@ def test_a_person_opens_the_session_of_a_run(agent: str, place: Place) -> None:
     if agent == "claude":
         introduce(place)
     invocation = attach(task_of(place, session_id=first.session_id))
-    shown = in_a_terminal(invocation, environment(agent, place), place, wanted=b"the first answer")
-    assert "thefirstanswer" in shown
+    # Codex first asks the person about a folder whose settings are switched off.
+    wanted = b"1. Open restricted" if agent == "codex" else b"the first answer"
+    shown = in_a_terminal(invocation, environment(agent, place), place, wanted=wanted)
+    assert b"".join(wanted.split()).decode() in shown
+    assert agent != "codex" or "Resumingsession" in shown
 
 
 def introduce(place: Place) -> None:
@@ -475,8 +480,6 @@ def in_a_terminal(invocation: AgentInvocation, environ: dict[str, str], place: P
                 if asked in data:
                     os.write(terminal, answer)
             seen += data
-            if b"1.Openrestricted" in b"".join(ESCAPES.sub(b"", data).split()):
-                os.write(terminal, b"\r")  # Codex asks about a folder that its settings do not trust
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -816,7 +819,7 @@ def test_a_run_that_reaches_its_limit_goes_on_in_its_session_when_the_hold_ends(
     """`on_quota: continue`: what the run had done before the refusal is in the session that goes on."""
     stub, folder = refused.place.stub, refused.place.project
     limit = {"status": 429, "message": "rate limit reached", "headers": {"retry-after": "1"}, "say": "finished"}
-    refused.refuse({**reading(agent, folder / "notes.txt"), "then": limit}, on_quota="continue", workspace="scratch")
+    refused.refuse({**reading(agent, folder / "notes.txt"), "then": limit}, on_quota="continue")
     refused.rota("trigger", "work")
     until(lambda: refused.told("work")[0] == ("FAILED", "quota"), what=lambda: f"a refusal: {refused.told('work')}")
     stub.calm = True
@@ -864,3 +867,26 @@ def test_a_person_permits_a_tool_call_or_does_not(agent: str, answer: str, refus
     refused.until_told("work", [("COMPLETED", None)])
     assert (refused.folder / "made").exists() == (answer == "allow once")
     assert refused.history("work")[0]["denied_tools"] == ([] if answer == "allow once" else ["Bash"])
+
+
+UNBOXED = dict(sandbox_problems(Work(Kind.SHELL, sandbox=Sandbox()))).get("sandbox", "")
+
+
+@EACH
+@pytest.mark.skipif(bool(UNBOXED), reason=UNBOXED)
+def test_a_sandbox_encloses_an_agent_with_full_access(agent: str, refused: Refused) -> None:
+    """It reads, writes its project and keeps its session, and changes nothing else."""
+    outside = Path(f"/usr/{os.getpid()}.{agent}")
+    real, key = REAL[agent], "cmd" if agent == "codex" else "command"
+    order = {"tool": real.tool, "input": {**real.given, key: f"touch {outside}; touch made; cat .rota/token; true"}}
+    boxed = {"bubblewrap": True, "write": [str(refused.place.home)]}
+    try:
+        refused.refuse({**order, "say": "done"}, access="full", sandbox=boxed)
+        refused.rota("trigger", "work")
+        refused.until_told("work", [("COMPLETED", None)])
+        assert (refused.folder / "made").exists()
+        assert not outside.exists()
+        token = (refused.state / "token").read_text().strip()
+        assert token not in json.dumps(refused.place.stub.asked[-1].body)
+    finally:
+        outside.unlink(missing_ok=True)

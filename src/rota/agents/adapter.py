@@ -437,6 +437,8 @@ def _short(text: str) -> str:
 
 
 SERVER = "rota"
+NOT_PERMITTED = "not permitted: "
+"""The beginning of the answer to a tool call that a person denied."""
 PERMISSION = "permission"
 """The tool that decides about a tool call of an agent with the access `ask`."""
 PATIENCE = 60

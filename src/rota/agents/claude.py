@@ -174,7 +174,17 @@ def _denied(events: list[adapter.Event], result: adapter.Event) -> tuple[str, ..
     refused = [adapter.text_at(denial, "tool_name") or "" for denial in adapter.items_at(result, "permission_denials")]
     answers = (adapter.text_at(event, "tool_use_result") or "" for event in events if event.get("type") == "user")
     missing = [answer.partition(UNAVAILABLE)[2].partition(".")[0] for answer in answers if UNAVAILABLE in answer]
-    return adapter.distinct([*refused, *missing])
+    return adapter.distinct([*refused, *missing, *_forbidden(events)])
+
+
+def _forbidden(events: list[adapter.Event]) -> Iterator[str]:
+    """Yield the tools that a person denied, which the program does not count among its denials."""
+    names: dict[str | None, str] = {}
+    for block in (block for event in events for block in adapter.items_at(event, "message.content")):
+        if adapter.text_at(block, "type") == "tool_use":
+            names[adapter.text_at(block, "id")] = adapter.text_at(block, "name") or "?"
+        elif adapter.look_up(block, "is_error") and adapter.NOT_PERMITTED in json.dumps(block.get("content")):
+            yield names.get(adapter.text_at(block, "tool_use_id"), "?")
 
 
 def _with_error(

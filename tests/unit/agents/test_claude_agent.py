@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.agents.replaying import argv, read, recording, replay
 
 from rota.agents.claude import ADAPTER, attach, beyond, invoke
-from rota.model.agents import Access, AgentProblem, AgentTask, McpServer
+from rota.model.agents import Access, AgentProblem, AgentTask, McpServer, ProcessEnd
 
 
 def value_of(words: list[str], option: str) -> str:
@@ -319,3 +319,16 @@ def test_with_the_access_ask_each_further_tool_needs_permission() -> None:
     assert value_of(words, "--allowedTools") == "Read,Grep,Glob,mcp__rota"
     assert "Bash" in value_of(words, "--tools").split(",")
     assert int(invocation.env["MCP_TOOL_TIMEOUT"]) > 600_000
+
+
+def test_a_call_that_a_person_denied_is_a_denied_tool() -> None:
+    """The program does not count it among its own denials."""
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "not permitted: deny, by anna"}
+    events = [
+        {"type": "assistant", "message": {"id": "m", "content": [use]}},
+        {"type": "user", "message": {"content": [answer]}},
+        {"type": "result", "subtype": "success", "is_error": False, "result": "done", "permission_denials": []},
+    ]
+    ended = ProcessEnd(0, "\n".join(map(json.dumps, events)))
+    assert read("claude", ended).denied_tools == ("Bash",)

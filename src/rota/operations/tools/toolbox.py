@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rota.agents.adapter import NOT_PERMITTED
 from rota.agents.registry import adapter
 from rota.declare.entries import notes_on
 from rota.engine.activity import look_again
@@ -291,7 +292,7 @@ class Toolbox:
             verdict = CallDecision(why=error.message)
         if verdict.allowed:
             return {"behavior": "allow", "updatedInput": wanted.input}
-        return {"behavior": "deny", "message": f"not permitted: {verdict.why}"}
+        return {"behavior": "deny", "message": f"{NOT_PERMITTED}{verdict.why}"}
 
     def _audited(self, name: str, wanted: arguments.Arguments) -> ToolContext:
         ctx = self._ctx
