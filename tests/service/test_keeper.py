@@ -19,6 +19,8 @@ import pytest
 from rota.model.errors import SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
+from rota.model.states import Reason
+from rota.runners.command import to_outcome
 from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
 from rota.runners.watch import wait_keeper
@@ -436,6 +438,21 @@ def test_what_cannot_be_killed_ends_the_run_as_unkillable_with_its_pids(tmp_path
         ctypes.CDLL(None).ptrace(7, pid, 0, 0)  # PTRACE_CONT
 
     assert (read(tmp_path)["why"], read(tmp_path)["left"]) == ("unkillable", [pid])
+
+
+def test_a_container_that_cannot_be_removed_in_time_is_told(tmp_path):
+    (tmp_path / "cleanup.json").write_text(json.dumps(["sleep", "600"]))
+    spec = {
+        "argv": ["true"], "env": {"PATH": os.environ["PATH"]}, "cwd": "/", "timeout": None, "term_grace": 0.1,
+        "output": "full", "output_limit": 1000, "folder": str(tmp_path), "cleanup_limit": 0.1,
+    }  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", UNKILLABLE, json.dumps(spec)], check=False).returncode == 0
+
+    outcome = to_outcome(read(tmp_path), tmp_path)
+    assert (outcome.reason, outcome.error) == (
+        Reason.UNKILLABLE,
+        "the container may still run: sleep 600 did not finish",
+    )
 
 
 WATCHED = """

@@ -485,7 +485,9 @@ def _outcome(why: str, ended: Ended, folder: Path) -> Outcome:
         case "spawn_failed":
             return _failed(Reason.SPAWN_FAILED, str(ended["error"]), ended)
         case "unkillable":
-            return _failed(Reason.UNKILLABLE, f"processes {_pids(ended['left'])} cannot be killed", ended)
+            told = f"processes {_pids(ended['left'])} cannot be killed"
+            told = told if ended["left"] else f"the container may still run: {ended['error']}"
+            return _failed(Reason.UNKILLABLE, told, ended)
         case _:
             return _exited(ended, folder)
 

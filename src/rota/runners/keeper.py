@@ -404,7 +404,7 @@ class Keeper:
                 os.close(pipe)
 
     def _clean_up(self) -> None:
-        """Run the command of the cleanup file, if there is one, for a limited time."""
+        """Run the command of the cleanup file, if there is one; without an answer in time the run is unkillable."""
         try:
             with open(os.path.join(self.folder, CLEANUP), "rb") as file:
                 argv = json.load(file)
@@ -417,9 +417,10 @@ class Keeper:
             return
         finally:
             os.close(null)
-        until = time.monotonic() + CLEANUP_LIMIT
+        until = time.monotonic() + self.spec.get("cleanup_limit", CLEANUP_LIMIT)
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
             if time.monotonic() >= until:
+                self.why, self.error = "unkillable", f"{' '.join(argv)} did not finish"
                 send(pid, signal.SIGKILL)
             if readable([self._woken], RETRY_PAUSE):
                 os.read(self._woken, 4096)
