@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from rota.cli.commands.transfer import KINDS
@@ -196,6 +198,52 @@ def test_values_of_no_kind_cost_their_own_entry_alone(kind: str, tmp_path: Path)
     result = typed(tmp_path, "import", kind, stdin=text)
     assert result.exit_code == 0, result.output
     assert "  good:\n" in result.stdout
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@settings(max_examples=8, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_content_crashes_an_import(kind: str, data: st.DataObject, tmp_path: Path) -> None:
+    source = FOLDER / SOURCES[kind]
+    lines = b"".join(_headed(file) for file in sorted(source.iterdir())) if source.is_dir() else source.read_bytes()
+    words = lines.split(b" ")
+    for _ in range(data.draw(st.integers(1, 4))):
+        piece = data.draw(st.sampled_from(PIECES) | st.binary(max_size=4))
+        words[data.draw(st.integers(0, len(words) - 1))] = piece
+    result = CliRunner().invoke(
+        cli, ["import", kind, "-"], obj=Invocation({"TZ": "UTC"}, tmp_path, Clock()), input=b" ".join(words)
+    )
+    assert result.exit_code in (0, 65), result.output
+
+
+PIECES = tuple(
+    text.encode()
+    for text in (
+        "",
+        "{}",
+        "[]",
+        "null",
+        "1e999",
+        "-1",
+        "9" * 30,
+        "*",
+        "* * * * *",
+        "@reboot",
+        '"',
+        "'",
+        "\\",
+        "a:",
+        "\n",
+        "\0",
+        "%",
+        "=",
+    )
+)
+
+
+def _headed(file: Path) -> bytes:
+    """Return a unit as `systemctl cat` prints it."""
+    return f"# /etc/systemd/system/{file.name}\n".encode() + file.read_bytes()
 
 
 def write_golden_files() -> None:
