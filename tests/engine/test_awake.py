@@ -40,6 +40,16 @@ async def test_the_machine_is_kept_awake_while_a_run_has_a_slot(scene: Scene) ->
     assert not scene.power.held
 
 
+async def test_it_is_kept_awake_between_runs_that_follow_each_other(scene: Scene) -> None:
+    await restarted(scene, KeepAwake.ALWAYS)
+    scene.declare(command("often", schedule=every("8s")))
+    scene.processes.scripts["often"] = Script(timedelta(seconds=1), COMPLETED)
+    await scene.advance("1m")
+    for _ in range(20):
+        await scene.advance("1s")
+        assert scene.power.held
+
+
 async def test_on_mains_power_alone_it_sleeps_when_the_plug_is_pulled(scene: Scene) -> None:
     await restarted(scene, KeepAwake.ON_AC)
     lasting(scene, "long", schedule=cron("5 12 * * *"))

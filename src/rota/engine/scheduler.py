@@ -145,7 +145,7 @@ class Engine:
             clock,
             power or SystemPower(),
             policy=settings.scheduler.keep_awake,
-            slots=self.slots,
+            running=lambda: len(self.executor.carried),
             wakes=stays and fires,
         )
         self._pinger = Pinger(post, settings.scheduler.ping if stays else None)

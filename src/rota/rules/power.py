@@ -11,6 +11,8 @@ BATTERY = "battery_above"
 """The condition that is written with a percentage: battery_above(30%)."""
 WAKE_LEAD = timedelta(seconds=30)
 """How long before an instant a machine is woken: its network needs a moment."""
+LINGER = timedelta(seconds=10)
+"""How long the machine is kept awake after the last run: another one often follows."""
 LOOK_EVERY = timedelta(minutes=1)
 """How often the power is read while runs depend on it, and how often a refused inhibitor is tried again."""
 _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?)\s*%?\s*", re.ASCII)

@@ -126,7 +126,7 @@ def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
     """Yield the context of an agent job's runs beyond their task, with labels."""
     if work.session is SessionMode.RESUME:
         first = f", the first one that of {work.session_of}" if work.session_of else ""
-        turns = f", at most {work.session_max_turns} turns" if work.session_max_turns else ""
+        turns = f", at most {counted(work.session_max_turns, 'turn')}" if work.session_max_turns else ""
         age = f", at most {say_duration(work.session_max_age)} old" if work.session_max_age else ""
         yield "session", f"resume: each run continues the newest one{first}{turns}{age}"
     if work.carry:
