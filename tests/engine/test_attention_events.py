@@ -12,17 +12,18 @@ from rota.model.attention import Attention, ItemKind
 from rota.model.budgets import Exceeded, Usage
 from rota.model.notifications import Channel, DeliveryResult, Event, Target
 from rota.model.questions import Subject
-from rota.model.spec import Spend
+from rota.model.spec import Kind, Spend, Work
 from rota.operations.notifications import enable_target
 from rota.operations.run_actions import cancel_run
 from rota.operations.status.attention import acknowledge_notified
 from rota.operations.status.heartbeat import heartbeat
 from rota.operations.status.status import needs_of
+from rota.runners.output import folder_of
 from rota.store.tables import attention, notifications
 from rota.store.tables.questions import NewQuestion
-from rota.testing.doubles import Script
+from rota.testing.doubles import COMPLETED, Script
 from rota.testing.scene import Scene
-from tests.engine.conftest import audit
+from tests.engine.conftest import audit, command
 from tests.engine.spending import DAY, dollars, spending
 from tests.engine.spending import put as put_file
 from tests.engine.test_deliveries import FAILED, job, told
@@ -322,3 +323,25 @@ async def test_a_disabled_target_needs_attention_until_a_person_enables_it(scene
     assert item.what == "disabled, it gets no notifications: 410 Gone"
     enable_target(scene.store, "hook")
     assert [one for one in needs(scene) if one.kind is ItemKind.DELIVERIES] == []
+
+
+async def test_a_run_that_is_silent_beyond_its_idle_timeout_is_stuck(scene: Scene) -> None:
+    work = Work(Kind.COMMAND, command=("true",), timeout=None, idle_timeout=timedelta(minutes=5))
+    scene.declare(
+        replace(command("mute"), work=work), replace(command("patient"), work=replace(work, idle_timeout=None))
+    )
+    for name in ("mute", "patient"):
+        scene.processes.scripts[name] = Script(timedelta(hours=3), COMPLETED)
+        scene.trigger(name)
+    await scene.settle()
+    for name in ("mute", "patient"):
+        folder_of(scene.settings.state, scene.history(name)[0].id).mkdir(parents=True)
+    await scene.advance("6m")
+    assert stuck(scene) == []
+    await scene.advance("9m")
+    assert stuck(scene) == [("mute:1", "stuck: no output for 15 min, its idle timeout is 5 min")]
+
+
+def stuck(scene: Scene) -> list[tuple[str, str]]:
+    found = scene.store.read(lambda db: scene._find_items(db, scene.clock.now()))
+    return [(one.subject, one.what) for one in found if one.kind is ItemKind.STUCK]
