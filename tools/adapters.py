@@ -16,6 +16,7 @@ ROWS = {
     "`max_usd`": lambda kind: _yes(kind.capabilities.max_usd),
     "`loop_guard`": lambda kind: _yes(kind.capabilities.loop_guard),
     "`session: resume`, `on_quota: continue`": lambda kind: _yes(kind.capabilities.resume),
+    "a copy of the session for `rota fork`": lambda kind: _yes(kind.capabilities.fork),
     "`rota_tools`": lambda kind: _yes(kind.capabilities.tools_server),
     "`trust_project`": lambda kind: _yes(kind.capabilities.trust),
     "`args`": lambda kind: _yes(kind.capabilities.args),
