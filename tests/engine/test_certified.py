@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rota.agents.certify import PROGRAMS
 from rota.agents.registry import CERTIFIABLE
 from rota.model.agents import Attempted, Certification
+from rota.model.attention import ItemKind
 from rota.model.spec import JobSpec
 from rota.model.states import WaitingFor
 from rota.operations.explain import explain
@@ -55,6 +56,9 @@ async def test_a_run_waits_until_the_installed_version_is_certified(
     assert scene.history("review")[0].waiting_for is WaitingFor.UNCERTIFIED
     assert words in why(scene)
     assert "rota agents certify" in why(scene)
+    (item,) = scene.store.read(lambda db: scene._find_items(db, scene.clock.now()))
+    assert (item.kind, item.subject) == (ItemKind.HELD, "review:1")
+    assert words in item.what
     certify(scene, "2.1.0")
     await scene.advance("2m")
     assert scene.told("review") == [("COMPLETED", None)]

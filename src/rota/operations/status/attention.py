@@ -23,7 +23,7 @@ from rota.model.questions import MAX_OPEN, Subject
 from rota.model.records import Abandoned, Claim, Job, Run, Worktree
 from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec, Work
-from rota.model.states import Reason, Status
+from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.capacity import HoldView, hold_views
 from rota.operations.jobs import HELD, LAST_OUTCOMES, JobView, job_view
 from rota.operations.project.locate import in_scope
@@ -277,6 +277,9 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
             sign=sign,
             subject=name,
         )
+    held = next((run for run in view.unfinished if run.waiting_for is WaitingFor.UNCERTIFIED), None)
+    if held is not None:
+        return _uncertified(held)
     if newest is None:
         return None
     if view.failing:
@@ -292,6 +295,14 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
         why = f": {newest.error}" if newest.error else ""
         return _about(newest, f"SKIPPED {newest.reason}{why}", kind=ItemKind.SKIPPED)
     return None
+
+
+def _uncertified(run: Run) -> Attention:
+    told = run.decisions.get("uncertified", {})
+    agent, why = told.get("agent", "its agent"), told.get("why", "")
+    what = f"waits until {agent} is certified: {why}"
+    command = f"rota agents certify {agent}"
+    return Attention(run.job, what, command, kind=ItemKind.HELD, sign=f"{agent} {why}", subject=run.handle)
 
 
 def _about(run: Run, what: str, *, kind: ItemKind) -> Attention:
