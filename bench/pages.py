@@ -55,6 +55,7 @@ PAGES = {
     "runs": "/ui/runs",
     "runs by a text that is nowhere": "/ui/runs?q=nowhere",
     "a run": "/ui/runs/job-7:9",
+    "two runs": "/ui/runs/job-7:9/diff",
     "new job": "/ui/new",
     "agents": "/ui/agents",
     "overview of 30 days": "/?range=30d",

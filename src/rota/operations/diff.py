@@ -67,10 +67,8 @@ def diff_runs(store: Store, state: Path, first: str, second: str, *, now: dateti
     """Return the comparison of two runs."""
     left, right = show_run(store, first), show_run(store, second)
     if left.run.id == right.run.id:
-        handle = left.run.handle
-        raise InvalidValue(
-            f"{first!r} and {second!r} are the same run", hint=f"for example `rota diff {handle} {handle}`"
-        )
+        hint = f"name another run; `rota history {left.run.job}` lists them"
+        raise InvalidValue(f"{first!r} and {second!r} are the same run", hint=hint)
     return DiffView(
         left=left,
         right=right,

@@ -347,10 +347,7 @@ def show_changes(visit: VisitOf, run: RunName) -> Response:
     }
 
     def show(count: int) -> Response:
-        shown = [
-            {"text": cut(line, LONGEST_LINE // 4), "kind": "" if line[:3] in _HEADS else _DIFF_KINDS.get(line[:1], "")}
-            for line in lines[:count]
-        ]
+        shown = [_diff_line(line, head=line.startswith(_HEADS)) for line in lines[:count]]
         rest = {"lines": shown, "cut": made.cut or count < len(lines)}
         return visit.show("changes.html", {**view, **rest}, title=f"Changes of {found.run.handle}", section="runs")
 
@@ -358,7 +355,7 @@ def show_changes(visit: VisitOf, run: RunName) -> Response:
 
 
 CHANGED_FILES = 200
-_HEADS = ("+++", "---")
+_HEADS = ("+++ ", "--- ")
 RECENT = 20
 
 
@@ -366,12 +363,16 @@ def _diffs(compared: DiffView, count: int) -> list[View]:
     """Return the differences of prompt and output with at most so many lines in all."""
     found = []
     for title, text in (("Prompt", compared.prompt), ("Output", compared.output)):
-        lines = [{"text": cut(line, LONGEST_LINE // 4), "kind": _DIFF_KINDS.get(line[:1], "")} for line in text.lines]
+        lines = [_diff_line(line, head=number < 2) for number, line in enumerate(text.lines)]
         found.append(
             {"title": title, "lines": lines[:count], "left_out": max(len(lines) - count, 0), "note": text.note}
         )
         count = max(count - len(lines), 0)
     return found
+
+
+def _diff_line(line: str, *, head: bool) -> View:
+    return {"text": cut(line, LONGEST_LINE // 4), "kind": "" if head else _DIFF_KINDS.get(line[:1], "")}
 
 
 _DIFF_KINDS = {"+": "added", "-": "removed", "@": "place"}
