@@ -98,6 +98,8 @@ def create(invocation: Invocation, *, name: str, scope: str, expires: str, dry_r
     else:
         click.echo(made.text)
         click.echo(f"token {name}: scope {scope}, {until}; it is shown only now", err=True)
+        if scope == "calendar":
+            click.echo("subscribe to the address of the dashboard with /calendar.ics?token=TOKEN", err=True)
 
 
 @token_command.command("list", cls=RotaCommand)
