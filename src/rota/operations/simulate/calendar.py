@@ -15,7 +15,7 @@ from rota.model.errors import InvalidValue
 from rota.model.serialize import iso_or_none
 from rota.model.states import Reason, Status
 from rota.operations.jobs import has_labels
-from rota.operations.simulate.forecast import MOST_DAYS, ONE_AT_A_TIME, Project, usual_limit
+from rota.operations.simulate.forecast import MOST_DAYS, Project, one_at_a_time, usual_limit
 from rota.operations.simulate.model import Accounts, SimJob, SimRun
 from rota.operations.simulate.player import SimulationRequest, StartScene, watch
 from rota.operations.simulate.state import copy_state
@@ -119,7 +119,7 @@ def predict(project: Project, until: datetime, *, monotonic: Callable[[], float]
         return Prediction((), now, now)
     scene = StartScene(project.store.read(partial(copy_state, now=now)), project.scene_settings)
     request, observer = SimulationRequest(min((until - now) / ONE_DAY, MOST_DAYS)), FireList()
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         reached = watch(scene, request, observer, now=now, limit=usual_limit(monotonic))
     return Prediction(tuple(sorted(observer.fires, key=lambda fire: fire.at)), reached, until)
 

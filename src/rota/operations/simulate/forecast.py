@@ -1,6 +1,7 @@
 """Forecasts for requests: bounded simulations of the stored state, with what-if changes of one job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from rota.declare.export import Top, export_keys
 from rota.declare.yaml import parse
 from rota.engine.clock import tzdata_version
 from rota.model.agents import provider_of
-from rota.model.errors import FileProblems, InvalidValue, Problem
+from rota.model.errors import FileProblems, InvalidValue, Problem, StateError
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job, project_timezone
@@ -37,8 +38,8 @@ MOST_FIRES = 20_000
 """The fires that one request simulates; the rest is left out, and the forecast says so."""
 MOST_SECONDS = 0.5
 LEAST_DAYS, MOST_DAYS = 0.001, 62.0
-ONE_AT_A_TIME = Lock()
-"""Simulations of requests take turns, so that many of them do not take the processor from the scheduler."""
+LONGEST_WAIT = 10.0
+_TURN = Lock()
 WHEN_KEYS = ("cron", "interval", "at")
 SCHEDULE_KEYS = (*WHEN_KEYS, "timezone", "jitter", "except", "quiet_hours", "anchor", "start_at", "end_at", "first_run")
 POLICY_KEYS = (
@@ -50,6 +51,17 @@ KEYS = frozenset({*SCHEDULE_KEYS, *POLICY_KEYS})
 FIELDS = ("schedule", "misfire", "overlap", "retry", "on_repeated_failure", "priority", "enabled", "pools", "budgets")
 """The fields of a definition that these keys set."""
 STAND_IN = {"command": ["true"]}
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Let simulations of requests take turns, so that many of them do not take the processor from the scheduler."""
+    if not _TURN.acquire(timeout=LONGEST_WAIT):
+        raise StateError("too many simulations are waiting", hint="try again in a few seconds")
+    try:
+        yield
+    finally:
+        _TURN.release()
 
 
 class Project(Struct, frozen=True):
@@ -147,7 +159,7 @@ def forecast(
     changed = settings
     if request.slots is not None:
         changed = replace(settings, scheduler=replace(settings.scheduler, concurrency=request.slots))
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         report = play(StartScene(state, changed), asked, now=now, limit=usual_limit(monotonic))
         if not what_if.changes and request.slots is None:
             return ForecastResult(report)
