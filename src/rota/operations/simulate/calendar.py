@@ -22,7 +22,7 @@ from rota.operations.simulate.state import copy_state
 from rota.operations.stats.ranges import HOURS_KEPT, ONE_DAY, StatRange, Step, points
 from rota.rules.schedule.plan import PlannedSkip
 from rota.rules.schedule.timezone import zone as zone_of
-from rota.rules.stats import DAY, HOUR, Tally, add, parts
+from rota.rules.stats import COMPLETED, DAY, HOUR, LETTERS, Tally, add
 from rota.store.driver import Database
 from rota.store.tables import jobs, stats
 from rota.text.format import full_time
@@ -30,10 +30,10 @@ from rota.text.icalendar import CalendarEvent
 
 LONGEST_VIEW = 62
 FIRST_YEAR, LAST_YEAR = 1970, 9899
-JOBS_OF_A_DAY = 40
-"""The jobs of a past day that are named; failures first."""
+DAYS_NAMED = 140
+"""The days of jobs, past and named, that a calendar counts by hour: 20 jobs in a week, fewer in a month."""
 DEFERRED = timedelta(seconds=1)
-STATUSES = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
+BY_LETTER = {letter: status for status, letter in LETTERS.items()}
 
 
 class PredictedFire(Struct):
@@ -188,8 +188,7 @@ def calendar(
 def _day(
     one: date, at: datetime, tally: Tally, past: Mapping[str, JobDay], coming: Mapping[str, JobDay]
 ) -> CalendarDay:
-    found = parts(tally)
-    ends = Counter({status: found.count(status) for status in STATUSES if found.count(status)})
+    ends = _ends_of(tally)
     named = sorted(past.values(), key=lambda job: (-job.ends[Status.FAILED], sum(job.ends.values()), job.name))
     others = sum(ends.values()) - sum(sum(job.ends.values()) for job in named)
     later = sorted(coming.values(), key=lambda job: (job.fires + sum(job.skipped.values()), job.times[:1], job.name))
@@ -231,7 +230,8 @@ def _past(
         whole[job_id] = {}
         for tally in cells.values():
             add(whole[job_id], tally)
-    chosen = sorted(whole, key=lambda job_id: _rank(whole[job_id]))[:JOBS_OF_A_DAY]
+    most = DAYS_NAMED // max((until - since) // ONE_DAY, 7)
+    chosen = sorted(whole, key=lambda job_id: _rank(whole[job_id]))[:most]
     by_job: dict[date, dict[str, JobDay]] = {}
     if exact:
         hours = stats.series_by_job(db, chosen, span=HOUR, since=to_ms(since) // HOUR * HOUR, until=last)
@@ -241,14 +241,23 @@ def _past(
     return days, by_job
 
 
+def _ends_of(tally: Tally) -> Counter[Status]:
+    """Return the ends of a tally by status, without a look at its histograms."""
+    found: Counter[Status] = Counter()
+    for key, number in tally.items():
+        letter, dot, _ = key.partition(".")
+        if (dot or key == COMPLETED) and letter in BY_LETTER:
+            found[BY_LETTER[letter]] += number
+    return found
+
+
 def _rank(tally: Tally) -> tuple[int, int]:
-    found = parts(tally)
-    return -found.count(Status.FAILED), sum(found.count(status) for status in STATUSES)
+    ends = _ends_of(tally)
+    return -ends[Status.FAILED], ends.total()
 
 
 def _count(by_job: dict[date, dict[str, JobDay]], day: date, name: str, tally: Tally) -> None:
-    found = parts(tally)
-    ends = {status: number for status in STATUSES if (number := found.count(status))}
+    ends = _ends_of(tally)
     if ends:
         by_job.setdefault(day, {}).setdefault(name, JobDay(name)).ends.update(ends)
 
