@@ -55,7 +55,7 @@ STAND_IN = {"command": ["true"]}
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Let simulations of requests take turns, so that many of them do not take the processor from the scheduler."""
+    """Run the simulations of requests in turn, so that many of them do not take the processor from the scheduler."""
     if not _TURN.acquire(timeout=LONGEST_WAIT):
         raise StateError("too many simulations are waiting", hint="try again in a few seconds")
     try:
