@@ -29,6 +29,7 @@ EXAMPLES = {
     "target": "ops",
     "digest": "0" * 12,
     "name": "rota.css",
+    "number": "1",
 }
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
