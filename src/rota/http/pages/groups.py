@@ -10,7 +10,6 @@ from starlette.responses import Response
 from rota.http.context import GroupName, segment
 from rota.http.pages import charts
 from rota.http.pages.charts import ChartTable
-from rota.http.pages.components import icon
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
 from rota.http.pages.stats import As
 from rota.model.amounts import counted
@@ -291,6 +290,8 @@ def _arrow(path: str, *, always: bool) -> Markup:
 
 
 def _node(visit: PageContext, seat: SeatView, x: int, y: int) -> Markup:
+    from rota.http.pages.components import icon  # with the templates, at the first page
+
     run = seat.run
     kind = kind_of(run)
     waits = str(run.waiting_for or "").replace("_", " ")
