@@ -15,6 +15,7 @@ from rota.model.spec import Anchor, FirstRun, JobSpec, Pace, SessionMode
 from rota.model.states import Status
 from rota.operations.explain import explain
 from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.project.apply import put_job
 from rota.testing.doubles import COMPLETED, Script
 from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
@@ -172,3 +173,14 @@ async def test_the_session_of_an_author_that_still_runs_is_left_alone(scene: Sce
     scene.trigger("later")
     await scene.settle()
     assert seeing.briefs[1].session is None
+
+
+async def test_a_new_interval_replaces_a_wait_that_has_begun(scene: Scene) -> None:
+    spec = watch(scene)
+    await scene.advance("1m")
+    look(scene, "3")
+    await scene.advance("10m")
+    changed = replace(spec, schedule=every("30m"))
+    scene.store.write(partial(put_job, spec=changed, source="test", now=scene.clock.now()))
+    assert scene.job("watch").next_for == NOON + timedelta(minutes=40)
+    assert "moved" not in lines(scene, "watch")
