@@ -498,6 +498,8 @@ def test_every_run_that_one_statement_moves_is_told(two):
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
     born = [add_run(two.here, job) for _ in range(120)]
     holder = add_holder(two.here)
+    every = {run.id for run in born}
+    until(lambda: every <= {one.subject for one in _changes(two, 0)}, what="the inserts to be told")
     seen = two.read(audit.bounds).last
     taken = [runs.ClaimedSlot(run.seq, slot, started=True) for slot, run in enumerate(born)]
     moved = two.here.write(
@@ -505,9 +507,13 @@ def test_every_run_that_one_statement_moves_is_told(two):
     )
     assert moved == 120
     until(lambda: two.read(audit.bounds).last > seen, what="the change to be told")
-    told = two.read(lambda db: audit.changes_after(db, seen, limit=1000))
-    assert {one.subject for one in told} == {run.id for run in born}
+    told = _changes(two, seen)
+    assert {one.subject for one in told} == every
     assert len({one.seq for one in told}) == 3
+
+
+def _changes(two, seq):
+    return two.read(lambda db: audit.changes_after(db, seq, limit=1000))
 
 
 def test_changes_of_another_cluster_do_not_hide_new_ones(two):

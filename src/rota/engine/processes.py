@@ -76,8 +76,7 @@ class KeeperProcesses:
         self._scheduler_state = scheduler_state
         self._settings = settings
         self._environ = environ
-        self._spawner = Spawner()
-        self._runner = CommandRunner(self._spawner, settings.state)
+        self._runner = CommandRunner(Spawner(), settings.state)
         self._secrets: dict[str, tuple[str, ...]] = {}
         """The secrets of the agents that run: what their programs keep elsewhere no keeper sees."""
 
@@ -179,7 +178,7 @@ class KeeperProcesses:
 
     def close(self) -> None:
         """Close the spawner; keepers stay."""
-        self._spawner.stop()
+        self._runner.close()
 
     def _facts(self, claimed: Claimed) -> RunFacts:
         shared = self._scheduler_state() if claimed.spec.work.kind is Kind.FUNCTION else {}

@@ -487,16 +487,16 @@ class _Stage:
 
     async def _ask_command(self, condition: Condition, index: int) -> ConditionResult:
         folder = self._folder / "conditions" / str(index)
-        spawner = Spawner()
+        runner = CommandRunner(Spawner(), self._folder)
         began = self._clock.monotonic()
         try:
             facts, around = run_facts(self._claimed, scheduler_state=self._shared), self._surroundings(folder)
             launch = prepare_check(condition, self._claimed.spec.work, run=facts, surroundings=around)
-            result = await CommandRunner(spawner, self._folder).check(launch, folder)
+            result = await runner.check(launch, folder)
         except RotaError as error:
             return ConditionResult(condition.title, "error", str(error))
         finally:
-            spawner.stop()
+            runner.close()
         return answer(condition, result, took_ms=round((self._clock.monotonic() - began) * 1000))
 
     def _surroundings(self, folder: Path) -> RunSurroundings:

@@ -383,6 +383,11 @@ class CommandRunner:
             self._early[keeper] = at_once
         return received
 
+    def close(self) -> None:
+        """End the spawner and the thread that makes folders; keepers stay."""
+        self._spawner.stop()
+        self._files.shutdown(wait=False)
+
 
 def _write_files(launch: Launch, folder: Path) -> None:
     try:
