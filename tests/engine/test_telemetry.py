@@ -77,7 +77,7 @@ async def test_attempts_are_linked_and_a_failure_says_why(scene: Scene, collecto
 
 async def test_runs_wait_in_the_database_while_the_collector_refuses(scene: Scene, collector: Collector) -> None:
     telemetry = opened(scene)
-    collector.status = 400
+    collector.status = 403
     scene.declare(command("backup", schedule=every("1h")))
     for _ in range(3):
         await scene.advance("1h")
@@ -88,6 +88,19 @@ async def test_runs_wait_in_the_database_while_the_collector_refuses(scene: Scen
     told = sorted(attributes(span)["rota.run"] for span in collector.spans)
     assert told == sorted(run.handle for run in scene.history("backup") if run.status is Status.COMPLETED)
     assert len(told) > 3
+
+
+async def test_a_batch_that_is_never_accepted_does_not_hold_up_the_next(scene: Scene, collector: Collector) -> None:
+    telemetry = opened(scene)
+    scene.declare(command("backup", schedule=every("1h")))
+    collector.status = 400
+    await scene.advance("1s")
+    telemetry.round(metrics=False)
+    collector.status = 200
+    await scene.advance("1h")
+    telemetry.round(metrics=False)
+    assert [attributes(span)["rota.run"] for span in collector.spans] == ["backup:2"]
+    assert telemetry.dropped[Signal.TRACES] == 1
 
 
 async def test_the_metrics_are_those_of_the_other_way(scene: Scene, collector: Collector) -> None:
@@ -118,7 +131,7 @@ async def test_log_lines_keep_their_fields_and_further_ones_are_counted(
     finally:
         logging.getLogger("rota").removeHandler(lines)
     assert telemetry.dropped[Signal.LOGS] == 2
-    collector.status = 400
+    collector.status = 403
     telemetry.round(metrics=False)
     assert collector.lines == []
     collector.status = 200

@@ -37,6 +37,8 @@ BATCH = 500
 LOG_LINES = 2048
 """The most log lines that wait; further ones are dropped and counted."""
 VALUE_LIMIT = 4096
+REFUSED = frozenset({400, 413, 422})
+"""Answers about the batch itself: it is never accepted. Others may be about the collector or its token."""
 CLOSE_TIMEOUT = 3.0
 ENDED = frozenset({"run.finished", "run.skipped", "run"})
 EXTRA = "install the extra: `pip install 'rota[otel]'`"
@@ -80,7 +82,7 @@ class Telemetry:
         self._totals = RunTotals()
         self._spans: Sequence[Run] = ()
         self.dropped: Counter[Signal] = Counter()
-        """Log lines that found no room, and times at which ended runs were pruned before they were read."""
+        """Log lines that found no room, batches that were refused, and times at which ended runs were pruned unread."""
         self._lines = _Lines(self.dropped)
         self._failing: set[Signal] = set()
         self._stop = threading.Event()
@@ -159,7 +161,7 @@ class Telemetry:
 
     def _export_spans(self, exporter: "Exporter") -> bool:
         while True:
-            if self._spans and not exporter.spans(self._spans):
+            if self._spans and not exporter.spans(self._spans) and not self._is_refused(exporter, Signal.TRACES):
                 return False
             self._spans = ()
             batch = self._store.write(take_ended) if self._store.read(_moved) else Ended(())
@@ -172,10 +174,18 @@ class Telemetry:
 
     def _export_lines(self, exporter: "Exporter") -> bool:
         lines = self._lines.take()
-        if not lines or exporter.lines(lines):
+        if not lines or exporter.lines(lines) or self._is_refused(exporter, Signal.LOGS):
             return True
         self._lines.put_back(lines)
         return False
+
+    def _is_refused(self, exporter: "Exporter", signal: Signal) -> bool:
+        """Return whether the collector will never accept a batch, which is dropped and counted then."""
+        if exporter.answer not in REFUSED:
+            return False
+        self.dropped[signal] += 1
+        log.warning("telemetry dropped: the collector refused it", signal=signal.value, status=exporter.answer)
+        return True
 
     def _export_metrics(self, exporter: "Exporter") -> bool:
         families = collect_metrics(self._store, self._state, self._totals, now=self._clock.now())
@@ -183,7 +193,7 @@ class Telemetry:
 
     def _drops(self) -> MetricFamily:
         samples = tuple(((signal.value,), float(self.dropped[signal])) for signal in Signal)
-        text = "Dropped log lines, and gaps in the spans."
+        text = "Dropped log lines and batches, and gaps in the spans."
         return MetricFamily("rota_telemetry_dropped_total", MetricKind.COUNTER, text, ("signal",), samples)
 
 
@@ -242,13 +252,18 @@ class Exporter:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from requests import Session
 
         _silence()
         self.signals = frozenset(signals)
         self._clock = clock
-        self._traces = OTLPSpanExporter() if Signal.TRACES in signals else None
-        self._metrics = OTLPMetricExporter() if Signal.METRICS in signals else None
-        self._logs = OTLPLogExporter() if Signal.LOGS in signals else None
+        self.answer: int | None = None
+        """The status of the answer to the last batch of spans or lines; None without one."""
+        session = Session()
+        session.hooks["response"] = [self._note_answer]
+        self._traces = OTLPSpanExporter(session=session) if Signal.TRACES in signals else None
+        self._metrics = OTLPMetricExporter(session=session) if Signal.METRICS in signals else None
+        self._logs = OTLPLogExporter(session=session) if Signal.LOGS in signals else None
         own = {"service.name": "rota", "service.version": version("rota"), "host.name": socket.gethostname()}
         named = Resource.create({"rota.state": str(state)})
         # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win; the name that the packages invent does not.
@@ -262,11 +277,15 @@ class Exporter:
             if one is not None:
                 one.shutdown()
 
+    def _note_answer(self, response: Any, *_: Any, **__: Any) -> None:
+        self.answer = response.status_code
+
     def spans(self, runs: Sequence[Run]) -> bool:
         """Send the spans of runs; return whether they were accepted."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         assert self._traces is not None
+        self.answer = None
         return self._traces.export([self._span(run) for run in runs]) is SpanExportResult.SUCCESS
 
     def _span(self, run: Run) -> Any:
@@ -300,6 +319,7 @@ class Exporter:
         from opentelemetry.sdk._logs.export import LogRecordExportResult
 
         assert self._logs is not None
+        self.answer = None
         found = []
         for record in records:
             line = record.msg
