@@ -40,7 +40,7 @@ EXPECTED = {
     "runs": "no such table",
     "run": "exit 3",
     "running": "begun",
-    "diff": "environment",
+    "diff": "No difference.",
     "groups": "nightly:1",
     "group": "Where the time went",
     "agents": "claude-day",
