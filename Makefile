@@ -10,8 +10,9 @@ unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py passed_over.py) tests/machine tests/simulation/test_simulation.py
 # What starts schedulers and waits for them.
 WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
-# How many failed tests `make test-again` repeats.
+# How many failed tests `make test-again` repeats, and of which runs.
 UNSTABLE := 3
+PARTS := computing waiting on-postgres
 
 .PHONY: help man dist bench bench-short run test test-computing test-waiting test-on-postgres test-again test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
@@ -57,11 +58,11 @@ beside = log="$(VENV)/$@.log" && { $(BIN)/python -m pytest $(2) > "$$log" 2>&1 |
 	&& echo && echo "$(1): $$(tail -n 1 "$$log")"
 
 # Each of these tests is a bug, in the test or in rota: its name and its first failure stay in the output.
-test-again: setup ## repeat what failed in `make test`, at most UNSTABLE tests, with nothing beside them
-	@cat $(VENV)/*.failed | sort -u > $(VENV)/failed && test -s $(VENV)/failed && test "$$(wc -l < $(VENV)/failed)" -le $(UNSTABLE)
+test-again: setup ## repeat what failed in `make test`, at most UNSTABLE tests, one after another
+	@lists="$(PARTS:%=$(VENV)/test-%.failed)" && cat $$lists > $(VENV)/failed && test -s $(VENV)/failed \
+	  && test "$$(wc -l < $(VENV)/failed)" -le $(UNSTABLE)
 	@echo "repeated because they failed:" && cat $(VENV)/failed
-	@for part in computing waiting on-postgres; do list=$(VENV)/test-$$part.failed; \
-	  test -e $$list || exit 1; test -s $$list || continue; \
+	@for part in $(PARTS); do list=$(VENV)/test-$$part.failed; test -s $$list || continue; \
 	  store=$$(test $$part = on-postgres && echo postgres); \
 	  env $${store:+ROTA_TEST_STORE=$$store} $(BIN)/python -m pytest -n 0 @$$list || exit 1; done
 
@@ -86,6 +87,7 @@ chromium:
 	  apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
 	else echo 'no chromium here: install it (apt-get install chromium), or name another one in ROTA_CHROMIUM' >&2; exit 1; fi
 
+test-browser: export ROTA_TEST_FAILED = $(VENV)/test-browser.failed
 test-browser: setup chromium ## the dashboard in Chromium (apt-get installs it where it is missing and we are root)
 	$(BIN)/python -m pytest -n 0 $(BROWSER) $(wildcard tests/browser/real_*.py)
 
