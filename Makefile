@@ -46,7 +46,7 @@ test-computing: setup
 
 test-waiting: export ROTA_TEST_FAILED = $(VENV)/test-waiting.failed
 test-waiting: setup
-	@$(call beside,waiting,-n 3 --dist loadgroup --max-worker-restart 0 $(WAITING))
+	@$(call beside,waiting,-n 4 --dist loadgroup --max-worker-restart 0 $(WAITING))
 
 test-on-postgres: export ROTA_TEST_STORE = postgres
 test-on-postgres: export ROTA_TEST_FAILED = $(VENV)/test-on-postgres.failed

@@ -16,7 +16,7 @@ from tests.service.serving import Project, ended, kill
 from tests.service.test_process_trees import SHAPES
 from tests.waiting import until
 
-SETTINGS = {"crash_guard": False, "shutdown_grace": "0", "concurrency": 64}
+SETTINGS = {"crash_guard": False, "shutdown_grace": "0", "concurrency": 64, "tick": "1s"}
 
 
 class Mark:
@@ -77,7 +77,6 @@ class Forest(Project):
             self.runs = {name: trigger(store, name, now=clock.now()).id for name in self.marks}
         finally:
             store.close()
-        self.rota("status", check=False)  # any word wakes it
         for name, mark in self.marks.items():
             until(mark.ready, what=f"the tree {self.shapes[name]!r} to grow")
 
