@@ -29,6 +29,9 @@ PAGES = {
     "api": "/ui/api",
     "api-operation": "/ui/api?operation=get_jobs",
     "proposal": "/ui/agents/tidy",
+    "questions": "/ui/questions",
+    "digest": "/ui/digest",
+    "changes": "/ui/runs/report:1/changes",
     "system": "/ui/system",
 }
 EXPECTED = {
@@ -52,6 +55,9 @@ EXPECTED = {
     "api": "OpenAPI document",
     "api-operation": "Answers",
     "proposal": "Close issues",
+    "questions": "approve",
+    "digest": "failed",
+    "changes": "worktree",
     "system": "Workers",
 }
 LARGEST = 100 * 1024
@@ -99,6 +105,36 @@ def test_each_page_passes_axe(open_page: Callable[..., Page], name: str, scheme:
 def test_each_page_fits_a_phone(open_page: Callable[..., Page], name: str) -> None:
     page = shown(open_page(viewport=PHONE), name)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+NUMBERED = """() => {
+  const radios = new Set();
+  const controls = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")];
+  return controls.filter((one) => {
+    if (!one.checkVisibility({visibilityProperty: true}) || one.disabled || one.tabIndex < 0) return false;
+    if (one.type === "hidden") return false;
+    if (one.type !== "radio") return true;
+    const first = !radios.has(one.name);
+    radios.add(one.name);
+    return first;
+  }).map((one, number) => one.dataset.number = number).length;
+}"""
+"""Numbers the controls that keys should reach; Tab reaches one radio button of a group."""
+FOCUSED = """() => {
+  const one = document.activeElement, style = getComputedStyle(one);
+  return [Number(one.dataset.number ?? -1), style.outlineStyle !== "none" || style.boxShadow !== "none"];
+}"""
+
+
+@each_page
+def test_each_page_is_used_by_keys_alone(page: Page, name: str) -> None:
+    """Tab reaches every control in the order of the page, and the focus is seen."""
+    controls = shown(page, name).evaluate(NUMBERED)
+    reached = []
+    for _ in range(controls):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(FOCUSED))
+    assert reached == [[number, True] for number in range(controls)]
 
 
 @each_page
