@@ -143,8 +143,8 @@ def people_problems(http: Mapping[str, Any]) -> list[Problem]:
     hint = "add `trusted_header: X-Forwarded-User`, or remove this line"
     message = "has no effect without `trusted_header`"
     found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
-    nobody = "trusted_header" not in http and "oidc" not in http
-    alone = [key for key in ("people", "others") if key in http and nobody]
+    named = "trusted_header" in http or "oidc" in http
+    alone = [key for key in ("people", "others") if key in http and not named]
     message = "has no effect without `trusted_header` or `oidc`"
     found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
     return found

@@ -245,7 +245,7 @@ def _keys(keys: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 async def _asked(client: "httpx2.AsyncClient", method: str, url: str, *, data: Any = None) -> Mapping[str, Any]:
-    """Return the JSON object of an answer; refuse a redirect, an error, and one that is too long."""
+    """Return the JSON object of an answer; refuse redirects, errors and answers that are too long."""
     import httpx2
 
     body = bytearray()

@@ -90,6 +90,6 @@ def keeps_awake(policy: KeepAwake, *, taken: int, power: Power) -> bool:
 
 
 def wakes_at(next_at: datetime | None, *, now: datetime) -> datetime | None:
-    """Return when the machine is to be woken for an instant; None for no instant, or one that is near."""
+    """Return when the machine is to be woken for an instant; None without an instant, or if it is near."""
     at = None if next_at is None else next_at - WAKE_LEAD
     return at if at is not None and at > now else None

@@ -51,7 +51,7 @@ class Release(Struct, frozen=True):
 def add_wait(
     waits: Sequence[Mapping[str, Any]], cause: WaitingFor, *, since: datetime, until: datetime | None
 ) -> list[Mapping[str, Any]]:
-    """Return the stored waits of a run with one more; a wait that goes on after a check extends the last one.
+    """Return the stored waits of a run with one more; a wait that continues after a check extends the last one.
 
     >>> at = from_ms(60_000)
     >>> waits = add_wait([], WaitingFor.BUDGET, since=at, until=at + SAME_WAIT)

@@ -80,7 +80,7 @@ def _row(visit: PageContext, line: GroupLine) -> View:
 
 
 def _coming(line: GroupLine, now: datetime) -> datetime | None:
-    """Return the next fire of a group; one that is overdue is not coming."""
+    """Return the next fire of a group; an overdue fire is not coming."""
     job = line.job
     if job is None or not job.schedules or job.paused_at is not None or job.next_at is None:
         return None

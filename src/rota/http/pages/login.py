@@ -63,7 +63,7 @@ RETURN = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>rota</title>'
     '<meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Continue</a></p></html>'
 )
-"""A page of this server that goes on: with a redirect, the browser would not send the strict cookie yet."""
+"""A page that loads the next one: after a redirect, the browser would not send the strict cookie yet."""
 
 
 @door.on("GET", START, scope=None, answer=str, media=page.HTML, shown=False)

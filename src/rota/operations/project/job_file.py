@@ -43,7 +43,7 @@ class JobPlace(Struct, frozen=True):
 
 
 def place_of(job: Job, *, environ: Mapping[str, str]) -> JobPlace | None:
-    """Return where the file of a job declares it now; None for a job of no file, or one that is no longer there."""
+    """Return where the file of a job declares it now; None if no file declares it any more."""
     if not job.source.startswith(FILE):
         return None
     file = Path(job.source.removeprefix(FILE))
