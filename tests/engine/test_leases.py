@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rota.engine.clock import SystemClock
-from rota.engine.loops.executor import pause_for
 from rota.engine.loops.leases import Leases, lose
+from rota.engine.loops.loop import pause_for
 from rota.engine.transactions.finish import Finished, finish
 from rota.model.errors import DatabaseBusy
 from rota.model.records import Outcome

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rota.engine.loops.executor import LIVE_LIMIT, Outputs
+from rota.engine.loops.outputs import LIVE_LIMIT, Outputs
 from rota.model.spec import OutputPolicy
 from rota.model.states import Status
 from rota.runners.output import folder_of, make_folder

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import psycopg
 
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from tests.engine.conftest import command
 from tests.scene import Scene, address_of, many_machines
 from tests.waiting import LONGEST_WAIT

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from rota.engine.membership.shutdown import Stop, StopMode, Stopping, wanted_stop
 from rota.engine.transactions.claim import Claimed
 from rota.settings import SchedulerSettings

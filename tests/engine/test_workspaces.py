@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from rota.engine.transactions.claim import Claimed
 from rota.model.errors import SessionUnusable, StateError
 from rota.model.records import Outcome, Worktree

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
 from rota.store.driver import WriteOptions
 from rota.store.postgres.pipeline import PipelineConnection, rows_of, statement

@@ -15,12 +15,13 @@ from rota.engine.loops.callers import Callers
 from rota.engine.loops.chats import Chats
 from rota.engine.loops.claimer import Claimer, PeerNotifier
 from rota.engine.loops.digests import DigestWriter
-from rota.engine.loops.executor import Executor, Outputs
+from rota.engine.loops.executor import Executor
 from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
 from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, Slots, handle_of
 from rota.engine.loops.logins import LoginChecks, ThreadedLogins
 from rota.engine.loops.loop import AlarmFactory, Loop, StorageErrors
 from rota.engine.loops.notifier import Deliveries, ThreadedPost
+from rota.engine.loops.outputs import Outputs
 from rota.engine.loops.pruner import Pruner
 from rota.engine.loops.recorder import (
     LeakedThreadPools,

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from rota.engine.activity import touching
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from rota.engine.membership.control import wake
 from rota.engine.membership.locks import SERVE_LOCK
 from rota.engine.transactions import direct_calls

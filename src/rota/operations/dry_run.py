@@ -17,7 +17,8 @@ from rota.declare.registry import BUILTIN_CONDITIONS, asked_elsewhere
 from rota.engine.activity import KIND
 from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.functions import FunctionTable, InProcessFunctions
-from rota.engine.loops.executor import Fact, facts_of, remembered, result_jobs_of
+from rota.engine.loops.briefs import remembered, result_jobs_of
+from rota.engine.loops.executor import Fact, facts_of
 from rota.engine.loops.firer import FIRES_A_ROUND
 from rota.engine.loops.work_sources import ThreadedSources
 from rota.engine.membership.locks import read_worker, worker_here

@@ -6,8 +6,9 @@ from functools import partial
 
 from msgspec import Struct
 
-from rota.engine.loops.executor import Executor, pause_for
+from rota.engine.loops.executor import Executor
 from rota.engine.loops.in_flight import Events, handle_of
+from rota.engine.loops.loop import pause_for
 from rota.engine.ports import Processes
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.direct_calls import caller_ended

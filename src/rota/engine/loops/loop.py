@@ -287,3 +287,14 @@ def _called(call: Callable[[], T], hide: Callable[[RotaError], RotaError]) -> tu
         return None, hide(error)
     except Exception as error:
         return None, hide(SourceError(f"{type(error).__name__}: {error}".rstrip(": ")))
+
+
+async def pause_for(duration: timedelta) -> None:
+    """Wait for an elapsed time on the running loop."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    handle = loop.call_later(duration.total_seconds(), done.set)
+    try:
+        await done.wait()
+    finally:
+        handle.cancel()

@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 
 from rota import faults
-from rota.engine.loops.executor import Outputs
 from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, RunStep, Slots, handle_of
 from rota.engine.loops.loop import AGAIN, StorageErrors
+from rota.engine.loops.outputs import Outputs
 from rota.engine.ports import Functions
 from rota.engine.transactions.claim import Claimed, ClaimOwner
 from rota.engine.transactions.direct_calls import record_calls

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.engine import activity
-from rota.engine.loops.executor import pause_for
 from rota.engine.loops.firer import ServerNow, catch_up_with_step, may_catch_up, offset
+from rota.engine.loops.loop import pause_for
 from rota.engine.membership import locks
 from rota.engine.membership.control import own_version
 from rota.engine.transactions.claim import ClaimOwner

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota import faults
-from rota.engine.loops.executor import pause_for
+from rota.engine.loops.loop import pause_for
 from rota.engine.scheduler import Engine
 from rota.log import log
 from rota.model.clock import Clock
