@@ -14,7 +14,7 @@ from rota.model.notifications import Channel, ChatCommands, Target
 from rota.model.records import Outcome
 from rota.model.spec import Deliver, JobSpec
 from rota.model.states import Status
-from rota.operations.chats import ChatDesk
+from rota.operations.questions.chats import ChatDesk
 from rota.store.tables import chats, notifications
 from rota.testing.doubles import Script
 from tests.chats import slack_server, telegram_server

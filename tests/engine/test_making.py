@@ -22,10 +22,10 @@ from rota.model.proposals import AgentPolicy, Approval, Author, Limits
 from rota.model.questions import Door
 from rota.model.records import Job
 from rota.model.spec import AgentWork, FirstRun, JobSpec, Kind, Retry, Schedule, Work
+from rota.operations.agents.proposals import put_made, remove_all, switch_off
 from rota.operations.jobs import find_job, made_jobs, show_job
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project.apply import carry_out
-from rota.operations.proposal_actions import put_made, remove_all, switch_off
 from rota.operations.questions.answers import Answerer, approve
 from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rota.engine.transactions.questions import ask
 from rota.model.errors import JobProvisional, QuestionChanged, QuestionClosed, TooManyQuestions
 from rota.model.questions import Door, Question, QuestionState, Subject
-from rota.operations.proposal_actions import remove_all
+from rota.operations.agents.proposals import remove_all
 from rota.operations.questions import answers, views
 from rota.operations.questions.answers import Answerer
 from rota.operations.run_actions import trigger

@@ -16,7 +16,7 @@ from rota.model.questions import Door
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Carry, JobSpec, OnQuota, Retry, SessionMode
 from rota.model.states import Reason, Status, Trigger
-from rota.operations.sessions import Forked, fork_run, reset_session
+from rota.operations.agents.sessions import Forked, fork_run, reset_session
 from rota.store.tables import work_items
 from rota.testing.doubles import FakeClock, Script, ScriptedProcesses
 from rota.testing.scene import Scene

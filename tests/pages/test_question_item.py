@@ -9,7 +9,7 @@ from rota.model.chats import ChatKind, Person
 from rota.model.ids import new_id
 from rota.model.notifications import Channel, ChatCommands, Target
 from rota.model.questions import Subject
-from rota.operations.chats import ChatDesk
+from rota.operations.questions.chats import ChatDesk
 from rota.rules.chats import Command
 from rota.store.driver import Database
 from rota.store.tables import jobs, questions

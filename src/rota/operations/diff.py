@@ -17,10 +17,10 @@ from rota.model.errors import InvalidValue
 from rota.model.records import cut
 from rota.model.serialize import RunJson, run_json, to_shape
 from rota.model.spec import JobSpec
+from rota.operations.agents.transcripts import read_prompt
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.runs import RunView, show_run
 from rota.operations.text import outcome_words
-from rota.operations.transcripts import read_prompt
 from rota.store.driver import Store
 from rota.text.ansi import plain
 from rota.text.format import briefly

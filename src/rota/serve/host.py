@@ -41,10 +41,10 @@ from rota.model.clock import Clock, iso
 from rota.model.errors import RotaError, StateError
 from rota.model.records import Run
 from rota.model.spec import SecretOrigin
-from rota.operations.digest import digest_of
 from rota.operations.project.apply import adopt_tzdata
 from rota.operations.project.declarations import Sdk
 from rota.operations.status.attention import AttentionItem
+from rota.operations.status.digest import digest_of
 from rota.operations.status.heartbeat import Heartbeat, Liveness
 from rota.operations.status.status import needs_at
 from rota.runners.processes import identity, machine_boot, runs_here
@@ -199,7 +199,7 @@ class Host(ABC):
 
     def _desk(self) -> Desk:
         """Return what carries out the events of chats; it is loaded only where the file has some."""
-        from rota.operations.chats import ChatDesk
+        from rota.operations.questions.chats import ChatDesk
 
         return ChatDesk(self._settings.state)
 

@@ -37,7 +37,6 @@ from rota.model.ids import begin_again
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
-from rota.operations.digest import digest_of
 from rota.operations.jobs import find_job
 from rota.operations.project.apply import DECLARED, KEPT, apply_declared, create, put_job, remove_job
 from rota.operations.project.declarations import (
@@ -53,6 +52,7 @@ from rota.operations.project.declarations import (
 )
 from rota.operations.run_actions import trigger
 from rota.operations.status.attention import AttentionItem
+from rota.operations.status.digest import digest_of
 from rota.operations.status.heartbeat import Heartbeat, Liveness
 from rota.operations.status.status import needs_at
 from rota.runners.agent_step import judge_result

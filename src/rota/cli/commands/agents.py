@@ -20,7 +20,7 @@ from rota.text.jobs import say_hold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rota.operations.agents import AgentsView, AgentView
+    from rota.operations.agents.agents import AgentsView, AgentView
     from rota.operations.capacity import HoldView
     from rota.operations.tools.catalog import Tool
     from rota.operations.tools.toolbox import Toolbox
@@ -44,7 +44,7 @@ def agents_command(ctx: click.Context) -> None:
 
 
 def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
-    from rota.operations.agents import look_at_agents
+    from rota.operations.agents.agents import look_at_agents
     from rota.operations.jobs import project_timezone
 
     place = invocation.place()
@@ -57,7 +57,7 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.operations.agents import agents_json
+    from rota.operations.agents.agents import agents_json
 
     view, zone = _look(invocation)
     if invocation.as_json:
@@ -123,7 +123,7 @@ def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
 
 
 def _certified(view: "AgentView") -> str:
-    from rota.operations.certify import certified_words
+    from rota.operations.agents.certify import certified_words
 
     if view.known.kind is None or view.known.kind.invoke is None:
         return UNKNOWN
@@ -163,7 +163,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
     A provider that is held for a missing login is released when its agents work, unless an agent's run checks them.
     Exit codes: 0 if every agent is ready, else 1. No model is called.
     """
-    from rota.operations.agents import agents_json
+    from rota.operations.agents.agents import agents_json
 
     if name and everything:
         raise InvalidValue("NAME and --all exclude each other", hint="omit one of them")
@@ -189,7 +189,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
 
 def _release_logged_in(invocation: Invocation, view: "AgentsView") -> list[str]:
     from rota.engine.membership.control import wake
-    from rota.operations.agents import release_logged_in
+    from rota.operations.agents.agents import release_logged_in
 
     waits = any(one.held is not None and one.held.hold.login for one in view.agents)
     if not waits or invocation.maker().is_agent:
@@ -213,7 +213,7 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
     yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
     untold = "as in the function" if known.function else "unknown without a request to a model"
     yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
-    from rota.operations.certify import certified_words
+    from rota.operations.agents.certify import certified_words
 
     if known.kind is not None and known.kind.invoke is not None:
         yield "certified", certified_words(view.certified, found.version)
@@ -259,7 +259,7 @@ def certify(invocation: Invocation, *, name: str | None) -> int:
     to reach the network, to start an MCP server of the project, and to write outside the workspace. The effect
     counts, not the answer. Exit codes: 0 if all were denied, else 1.
     """
-    from rota.operations.certify import certifiable, certified_json, certified_words, certify_agents
+    from rota.operations.agents.certify import certifiable, certified_json, certified_words, certify_agents
 
     view, _ = _look(invocation, invocation.full_name(name) if name else None)
     chosen = certifiable(view.agents)

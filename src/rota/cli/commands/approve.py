@@ -152,7 +152,7 @@ def remove_command(
     To remove a job of rota.yaml, edit that file. Running runs continue; `rota cancel --job JOB` stops them.
     """
     from rota.engine.membership.control import wake
-    from rota.operations.proposal_actions import removable, remove_all
+    from rota.operations.agents.proposals import removable, remove_all
 
     if bool(jobs) == (maker is not None):
         raise click.UsageError("name jobs, or an author with --made-by")

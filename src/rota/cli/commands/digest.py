@@ -19,8 +19,8 @@ def digest_command(invocation: Invocation, *, since: str | None) -> None:
 
     The key `digest` of a target sends the same at times of day.
     """
-    from rota.operations.digest import look_at_digest
     from rota.operations.jobs import project_timezone
+    from rota.operations.status.digest import look_at_digest
     from rota.operations.status.heartbeat import heartbeat
     from rota.text import messages
 

@@ -352,9 +352,9 @@ def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name
 
 
 def _print_transcript(invocation: Invocation, place: "ProjectPaths", store: "Store", name: str) -> None:
+    from rota.operations.agents.transcripts import shown_lines, transcript_json, transcript_of
     from rota.operations.output import fetch_output, why_no_output
     from rota.operations.runs import show_run
-    from rota.operations.transcripts import shown_lines, transcript_json, transcript_of
 
     view = show_run(store, name)
     fetch_output(store, place.state, view)

@@ -21,7 +21,7 @@ from rota.text.ansi import plain
 from rota.text.format import ago
 
 if TYPE_CHECKING:
-    from rota.operations.worktrees import KeptWorktree
+    from rota.operations.agents.worktrees import KeptWorktree
     from rota.runners.worktree import WorktreeContent
 
 GONE = "`rota worktrees discard` removes it from the list"
@@ -37,7 +37,7 @@ def attach_command(invocation: Invocation, *, run: str, printed: bool) -> None:
     The program replaces this command. It runs with your rights and asks you before it acts: the `access` of the job
     does not apply. The next run of a job with `session: resume` goes on after what you did.
     """
-    from rota.operations.sessions import note_attached, open_session, session_json
+    from rota.operations.agents.sessions import note_attached, open_session, session_json
 
     with invocation.store() as (place, store):
         opened = open_session(store, place, run, invocation.environ)
@@ -71,8 +71,8 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
     """
     from rota.engine.membership.control import wake
     from rota.operations.admin.audit import person
+    from rota.operations.agents.sessions import fork_run
     from rota.operations.runs import show_run
-    from rota.operations.sessions import fork_run
     from rota.operations.status.heartbeat import attended
 
     if follow and dry_run:
@@ -120,8 +120,8 @@ def sessions_command(ctx: click.Context) -> None:
 
 
 def _list_sessions(invocation: Invocation) -> None:
+    from rota.operations.agents.sessions import stored_session_json
     from rota.operations.project.locate import in_scope
-    from rota.operations.sessions import stored_session_json
     from rota.store.tables.work_items import sessions
 
     with invocation.store() as (place, store):
@@ -152,7 +152,7 @@ def _list_sessions(invocation: Invocation) -> None:
 @click.pass_obj
 def reset(invocation: Invocation, *, job: str, dry_run: bool) -> None:
     """Forget the session of JOB: its next run starts a new one. The program keeps the conversation."""
-    from rota.operations.sessions import reset_session, stored_session_json
+    from rota.operations.agents.sessions import reset_session, stored_session_json
 
     with invocation.store() as (_, store):
         done = reset_session(store, job, now=invocation.now(), dry_run=dry_run)
@@ -172,7 +172,7 @@ def worktrees_command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.operations.worktrees import list_worktrees, worktree_json
+    from rota.operations.agents.worktrees import list_worktrees, worktree_json
 
     with invocation.store() as (place, store):
         found = list_worktrees(store, scope=place.scope)
@@ -208,7 +208,7 @@ def merge(invocation: Invocation, *, run: str, message: str, yes: bool, dry_run:
     Refused, and nothing changed: a merge that would conflict, a repository with changes that no commit has, changes in
     the worktree without --commit, and a worktree in which a run works. No hook of git runs.
     """
-    from rota.operations.worktrees import merge_worktree, worktree_json
+    from rota.operations.agents.worktrees import merge_worktree, worktree_json
 
     with invocation.store() as (place, store):
         done = merge_worktree(store, place, run, now=invocation.now(), message=message, yes=yes, dry_run=dry_run)
@@ -232,7 +232,7 @@ def discard(invocation: Invocation, *, run: str, yes: bool, dry_run: bool) -> in
 
     Changes that no commit has are lost. The audit log keeps the last commit of the branch.
     """
-    from rota.operations.worktrees import discard_worktree, show_worktree, worktree_json
+    from rota.operations.agents.worktrees import discard_worktree, show_worktree, worktree_json
 
     with invocation.store() as (place, store):
         kept = show_worktree(store, run)
@@ -265,7 +265,7 @@ def _loss(kept: "KeptWorktree") -> str:
 @click.pass_obj
 def open_folder(invocation: Invocation, *, run: str, only_print: bool) -> None:
     """Open the folder of the kept worktree of RUN in the file manager, and print it."""
-    from rota.operations.worktrees import show_worktree, worktree_json
+    from rota.operations.agents.worktrees import show_worktree, worktree_json
 
     with invocation.store() as (_, store):
         kept = show_worktree(store, run)

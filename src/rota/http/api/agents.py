@@ -17,7 +17,7 @@ from rota.model.notifications import DeliveryStatus
 from rota.model.questions import Door
 from rota.model.serialize import delivery_json
 from rota.operations.admin.access import Scope
-from rota.operations.agents import agents_json, look_at_agents
+from rota.operations.agents.agents import agents_json, look_at_agents
 from rota.operations.jobs import show_job, waiting
 from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries, target_json
 from rota.operations.project.locate import ProjectPaths

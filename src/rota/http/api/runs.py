@@ -39,6 +39,8 @@ from rota.model.spec import GroupMode, Member, OnFailure
 from rota.model.states import WaitingFor
 from rota.operations import budgets, group_actions, groups
 from rota.operations.admin.access import Scope
+from rota.operations.agents.sessions import fork_run
+from rota.operations.agents.transcripts import TranscriptJson, transcript_json, transcript_of
 from rota.operations.bulk import Filter, cancel_matching, edited_json, match_runs, moved_json
 from rota.operations.diff import RunDiffJson, diff_json, diff_runs
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
@@ -52,8 +54,6 @@ from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import find_run, page_of_runs, show_run
-from rota.operations.sessions import fork_run
-from rota.operations.transcripts import TranscriptJson, transcript_json, transcript_of
 from rota.operations.views import WholeRunJson, whole_run_json
 
 runs_routes = Routes("runs")

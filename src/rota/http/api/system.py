@@ -23,12 +23,12 @@ from rota.http.security import Authenticator
 from rota.model.store_url import SQLITE, shown
 from rota.operations.admin.access import Caller, Scope, end_session
 from rota.operations.admin.audit import entry_json, read_trail
-from rota.operations.digest import DigestJson, look_at_digest
 from rota.operations.group_actions import drain_worker
 from rota.operations.group_actions import forget_worker as forget_gone
 from rota.operations.jobs import project_timezone
 from rota.operations.pause import JobSelection
 from rota.operations.status.attention import AttentionItem, acknowledge, chosen_among, need_json, point_out
+from rota.operations.status.digest import DigestJson, look_at_digest
 from rota.operations.status.heartbeat import Liveness, heartbeat
 from rota.operations.status.metrics import (
     LABELLED_JOBS,

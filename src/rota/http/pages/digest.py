@@ -7,7 +7,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from rota.http.pages.page import Pages, VisitOf
-from rota.operations.digest import look_at_digest
+from rota.operations.status.digest import look_at_digest
 from rota.text import messages
 
 pages = Pages()

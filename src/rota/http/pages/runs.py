@@ -18,6 +18,8 @@ from rota.model.errors import RotaError
 from rota.model.records import Run, cut
 from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations import text as words
+from rota.operations.agents.transcripts import transcript_of
+from rota.operations.agents.worktrees import WorktreeChanges, worktree_changes
 from rota.operations.diff import DIFF_LINES, DiffView, diff_runs
 from rota.operations.explain import explain
 from rota.operations.files import IMAGE, JSON, TEXT, files_of, preview
@@ -36,8 +38,6 @@ from rota.operations.runs import (
     show_run,
     stretch_of,
 )
-from rota.operations.transcripts import transcript_of
-from rota.operations.worktrees import WorktreeChanges, worktree_changes
 from rota.rules.budgets import say_usage
 from rota.store.tables.run_queries import neighbours
 from rota.text.ansi import StyledSpan, plain, styled_lines

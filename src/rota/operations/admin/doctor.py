@@ -25,7 +25,7 @@ from rota.model.errors import FileProblems, Problem, RotaError, SecretMissing
 from rota.model.notifications import CHATS
 from rota.model.spec import JobSpec, KeepAwake
 from rota.operations.admin.secrets import missing_secrets
-from rota.operations.agents import AgentView, look_at_agents
+from rota.operations.agents.agents import AgentView, look_at_agents
 from rota.operations.project.edit import AGENTS, found_agents
 from rota.operations.project.load import Loaded, load_project
 from rota.operations.project.locate import DATABASE, ProjectPaths, is_applied, look_at, open_place

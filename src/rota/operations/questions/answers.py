@@ -10,8 +10,8 @@ from rota.engine.transactions.finish import end_runs
 from rota.model.errors import ApprovalVoid, NotProvisional, QuestionChanged, QuestionClosed
 from rota.model.questions import APPROVE, REJECT, Answer, Door, Question, Subject
 from rota.model.records import Job
+from rota.operations.agents.proposals import approve_proposed, remove
 from rota.operations.jobs import proposal
-from rota.operations.proposal_actions import approve_proposed, remove
 from rota.operations.questions.permissions import definition_of, digest_of_call, grant
 from rota.operations.questions.views import find_question
 from rota.rules.questions import judge_answer

@@ -30,8 +30,8 @@ from rota.model.records import Job, NextLook
 from rota.model.spec import AgentWork, JobSpec, SessionMode
 from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.operations.admin.secrets import notes_on_targets
+from rota.operations.agents.proposals import lives, put_made, refuse_others, remove, switch_off
 from rota.operations.jobs import find_job, job_view
-from rota.operations.proposal_actions import lives, put_made, refuse_others, remove, switch_off
 from rota.operations.questions.asking import Asking, ask_person
 from rota.operations.questions.permissions import CallDecision, decide
 from rota.operations.run_actions import trigger

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from rota.model.agents import Attempted, Certification
 from rota.model.clock import iso
 from rota.model.errors import InvalidValue
-from rota.operations.agents import AgentView, environment_of
+from rota.operations.agents.agents import AgentView, environment_of
 from rota.operations.project.locate import ProjectPaths
 from rota.store.driver import Database, Store
 from rota.store.tables import activity, audit
