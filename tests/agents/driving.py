@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.agents import certify as stubbed
 from rota.agents.registry import adapter
 from rota.agents.stub import Stub
 from rota.engine.clock import SystemClock
 from rota.model.agents import AgentInvocation, AgentResult, AgentTask, ProcessEnd
+from rota.operations.agents import certify as stubbed
 
 PROGRAMS = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
 LONGEST_RUN = 180

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
-from rota.agents.certify import CLASSES, certify
 from rota.agents.registry import adapter, probe
 from rota.agents.stub import serving
-from rota.agents.transcript import read_transcript
 from rota.model.agents import Access, AgentInvocation, AgentProblem, AgentResult, Attempted, McpServer, ProcessEnd
 from rota.model.spec import Kind, Sandbox, Work
+from rota.operations.agents.certify import CLASSES, certify
+from rota.operations.agents.transcripts import read_transcript
 from rota.runners.keeper import readable
 from rota.runners.output import read_all
 from rota.runners.processes import send_signal, tagged

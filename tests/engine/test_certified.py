@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rota.agents.certify import PROGRAMS
 from rota.agents.registry import CERTIFIABLE
 from rota.model.agents import Attempted, Certification
 from rota.model.attention import ItemKind
 from rota.model.spec import JobSpec
 from rota.model.states import WaitingFor
+from rota.operations.agents.certify import PROGRAMS
 from rota.operations.explain import explain
 from rota.store.tables import activity
 from rota.testing.scene import Scene

@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from rota.agents.adapter import Event
-from rota.agents.certify import CLASSES, PROGRAMS
 from rota.agents.registry import FIXED
+from rota.operations.agents.certify import CLASSES, PROGRAMS
 from tests.faces.conftest import Project
 
 SCRIPT = """#!{python}

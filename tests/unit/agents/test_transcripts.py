@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.agents.transcript import ToolCall, Transcript, Turn, last_turns, lines_of, read_transcript, transcript_lines
+from rota.operations.agents.transcripts import (
+    ToolCall,
+    Transcript,
+    Turn,
+    last_turns,
+    lines_of,
+    read_transcript,
+    transcript_lines,
+)
 
 RECORDED = Path(__file__).with_name("recorded")
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rota.agents.registry import AgentProbe
     from rota.operations.project.edit import Machine
 
-
 AGENTS = ("claude", "codex")
 
 

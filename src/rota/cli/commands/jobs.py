@@ -138,7 +138,7 @@ def _print_result(invocation: Invocation, store: "Store", name: str) -> None:
 
 
 def _print_files(invocation: Invocation, store: "Store", state: Path, name: str) -> None:
-    from rota.operations.files import files_json, files_of
+    from rota.operations.output import files_json, files_of
     from rota.operations.runs import show_run
 
     view = show_run(store, name)

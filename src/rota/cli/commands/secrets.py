@@ -1,12 +1,13 @@
-"""`rota secrets`: the secrets that jobs name, and where they come from; storing one."""
+"""`rota secrets` and `rota token`: the secrets that jobs name and their sources, and the tokens of the HTTP API."""
 
 import sys
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
 from rota.model.errors import RotaError, SecretMissing
@@ -14,11 +15,16 @@ from rota.text.ansi import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from rota.model.spec import SecretOrigin
     from rota.operations.admin.secrets import SecretView
+    from rota.store.tables.tokens import AccessToken
 
-COLOURS = {"missing": "red"}
+COLOURS = {"missing": "red", "expired": "yellow", "revoked": "red"}
+SCOPES = ["read", "run", "admin", "agent", "calendar"]
+NEVER = "never"
+NOTHING_CHANGED = "nothing was changed (--dry-run)"
 
 
 @click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
@@ -126,3 +132,132 @@ def _value(secret: str) -> str:
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {secret}", hide_input=True, err=True))
     return sys.stdin.read().removesuffix("\n")
+
+
+@click.group("token", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    help="Rights of the token: read, also run control, everything, those of an agent, or the calendar only.",
+)
+@click.option("--name", metavar="NAME", help="Name of the token holder in the audit log. Required with --scope.")
+@click.option(
+    "--renew", is_flag=True, help="Rotate the project token; invalidates it, every derived token and every session."
+)
+@dry_run_option
+@click.pass_context
+def token_command(ctx: click.Context, *, scope: str | None, name: str | None, renew: bool, dry_run: bool) -> None:
+    """Print the project token, which has all rights; with --scope and --name, a derived token with fewer rights.
+
+    The same scope and name always give the same token. A single derived token cannot be revoked: `rota token create`
+    makes one that can, with an expiry.
+    """
+    if ctx.invoked_subcommand is None:
+        _print(ctx.ensure_object(Invocation), scope=scope, name=name, renew=renew, dry_run=dry_run)
+    elif scope or name or renew or dry_run:
+        raise click.UsageError(f"give options after the command: `rota token {ctx.invoked_subcommand} …`")
+
+
+def _print(invocation: Invocation, *, scope: str | None, name: str | None, renew: bool, dry_run: bool) -> None:
+    from rota.operations.admin.access import Scope, derive_token, project_token, renew_project_token
+
+    if bool(scope) != bool(name):
+        raise click.UsageError("--scope and --name go together")
+    if renew and scope:
+        raise click.UsageError("--renew goes alone")
+    state = invocation.place().state
+    token = project_token(state)
+    if renew and not dry_run:
+        token = renew_project_token(state)
+        invocation.note()
+    told = token if scope is None or name is None else derive_token(token, Scope(scope), name)
+    if renew and dry_run:
+        click.echo("would rotate the token: it, every derived token and every session would be invalidated", err=True)
+        click.echo(NOTHING_CHANGED, err=True)
+        return
+    if invocation.as_json:
+        print_json({"token": told, "scope": scope or "admin", "name": name or "owner", "renewed": renew})
+    else:
+        click.echo(told)
+
+
+@token_command.command("create", cls=RotaCommand)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    required=True,
+    help="Rights of the token: read, also run control, everything, those of an agent, or the calendar only.",
+)
+@click.option("--expires", metavar="D", default="90d", help="How long it is valid (12h, 90d), or never; default 90d.")
+@dry_run_option
+@click.pass_obj
+def create(invocation: Invocation, *, name: str, scope: str, expires: str, dry_run: bool) -> None:
+    """Create the token NAME and print it once; only its hash is stored. NAME is the actor in the audit log."""
+    from rota.operations.admin.access import Scope
+    from rota.operations.admin.audit import person
+    from rota.operations.admin.tokens import create_token, token_json
+
+    lasts = None if expires == NEVER else read_duration(expires)
+    with invocation.store() as (_, store):
+        now = invocation.now()
+        made = create_token(store, name, Scope(scope), lasts=lasts, by=person(), now=now, dry_run=dry_run)
+    if invocation.as_json:
+        text = None if dry_run else made.text
+        print_json({**token_json(made.row, now=now), "secret": text, "dry_run": dry_run})
+        return
+    until = "never expires" if made.row.expires_at is None else f"expires {_when(made.row.expires_at, now)} UTC"
+    if dry_run:
+        click.echo(f"would create the token {name}: scope {scope}, {until}\n{NOTHING_CHANGED}")
+    else:
+        click.echo(made.text)
+        click.echo(f"token {name}: scope {scope}, {until}; it is shown only now", err=True)
+        if scope == "calendar":
+            click.echo("subscribe to the address of the dashboard with /calendar.ics?token=TOKEN", err=True)
+
+
+@token_command.command("list", cls=RotaCommand)
+@click.pass_obj
+def list_all(invocation: Invocation) -> None:
+    """List the named tokens, newest first, with their scope, expiry and last use; no token is printed."""
+    from rota.operations.admin.tokens import list_tokens, state_of, token_json
+
+    with invocation.store() as (_, store):
+        now = invocation.now()
+        found = list_tokens(store)
+    if invocation.listed(found, partial(token_json, now=now), none="no named tokens: `rota token create NAME`"):
+        return
+    rows: list[list[Cell | str]] = []
+    for one in found:
+        state = state_of(one, now=now).value
+        until = NEVER if one.expires_at is None else _when(one.expires_at, now)
+        used = "-" if one.last_used_at is None else _when(one.last_used_at, now)
+        rows.append([one.name, one.scope, Cell(state, COLOURS.get(state)), until, used, one.created_by])
+    titles = ("TOKEN", "SCOPE", "STATE", "EXPIRES (UTC)", "LAST USED", "CREATED BY")
+    print_table([Column(title) for title in titles], rows)
+
+
+def _when(at: "datetime", now: "datetime") -> str:
+    from rota.text.format import full_time
+
+    return full_time(at, "UTC", now=now)
+
+
+@token_command.command("revoke", cls=RotaCommand)
+@click.argument("name", metavar="NAME")
+@dry_run_option
+@click.pass_obj
+def revoke(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Revoke the token NAME: the next request with it gets 401, and the logins made with it end."""
+    from rota.operations.admin.audit import person
+    from rota.operations.admin.tokens import revoke_token, token_json
+
+    with invocation.store() as (_, store):
+        now = invocation.now()
+        token: AccessToken = revoke_token(store, name, by=person(), now=now, dry_run=dry_run)
+    if invocation.as_json:
+        print_json({**token_json(token, now=now), "dry_run": dry_run})
+    elif dry_run:
+        click.echo(f"would revoke the token {name}\n{NOTHING_CHANGED}")
+    else:
+        click.echo(f"token {name} is revoked")

@@ -1,4 +1,4 @@
-"""`rota stats`, `rota spans` and `rota diff`."""
+"""`rota stats`, `rota spans`, `rota diff` and `rota digest`."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,8 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Column, print_pairs, print_table
 from rota.model.amounts import say_money
-from rota.text.format import briefly, full_time
+from rota.text.ansi import plain
+from rota.text.format import briefly, full_time, read_instant
 from rota.text.runs import PHASE_WORDS, say_spans
 
 if TYPE_CHECKING:
@@ -260,3 +261,34 @@ def bar(spans: "Sequence[Span]", since: datetime, until: datetime, *, width: int
         last = max(first + 1, round((span.until - since) / whole * width))
         cells[first:last] = MARKS.get(span.phase, ".") * (min(last, width) - first)
     return "".join(cells).rstrip()
+
+
+@click.command("digest", cls=RotaCommand)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Begin at this time: 12h, today, 2026-11-15. Default: the last digest that was sent, else a day ago.",
+)
+@click.pass_obj
+def digest_command(invocation: Invocation, *, since: str | None) -> None:
+    """Show what ran, what agents did, what failed, what needs attention, and the budgets.
+
+    The key `digest` of a target sends the same at times of day.
+    """
+    from rota.operations.jobs import project_timezone
+    from rota.operations.status.digest import look_at_digest
+    from rota.operations.status.heartbeat import heartbeat
+    from rota.text import messages
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        zone = project_timezone(store)
+        begin = read_instant(since, zone, now=now) if since else None
+        digest = look_at_digest(store, beat=heartbeat(place.state), since=begin, zone=zone, now=now)
+    if invocation.as_json:
+        print_json(digest)
+        return
+    invocation.tell_whole()
+    click.echo(plain(messages.title({**digest, "event": "digest"})))
+    for line in messages.digest_lines(digest):
+        click.echo(f"{'  ' * line.startswith(' ')}{plain(line)}")

@@ -46,10 +46,19 @@ from rota.operations.diff import RunDiffJson, diff_json, diff_runs
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
 from rota.operations.direct_calls import DirectCallJson, DirectCallsJson, calls_json, direct_calls, direct_json
 from rota.operations.explain import ExplanationJson, explain, explanation_json
-from rota.operations.files import RunFilesJson, file_of, files_json, files_of
 from rota.operations.groups import group_around
 from rota.operations.jobs import project_timezone
-from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
+from rota.operations.output import (
+    RunFilesJson,
+    fetch_output,
+    file_of,
+    files_json,
+    files_of,
+    follow_bytes,
+    output_of,
+    snapshot_of,
+    why_no_output,
+)
 from rota.operations.queue import QueueViewJson, look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery

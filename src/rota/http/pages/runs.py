@@ -22,9 +22,8 @@ from rota.operations.agents.transcripts import transcript_of
 from rota.operations.agents.worktrees import WorktreeChanges, worktree_changes
 from rota.operations.diff import DIFF_LINES, DiffView, diff_runs
 from rota.operations.explain import explain
-from rota.operations.files import IMAGE, JSON, TEXT, files_of, preview
 from rota.operations.groups import group_around
-from rota.operations.output import fetch_output, timed_lines, why_no_output
+from rota.operations.output import IMAGE, JSON, TEXT, fetch_output, files_of, preview, timed_lines, why_no_output
 from rota.operations.run_actions import cancel_run, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import (

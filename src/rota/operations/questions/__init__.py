@@ -1,1 +1,1 @@
-"""Questions to people and their answers."""
+"""Questions to people and their answers, also through chats."""
