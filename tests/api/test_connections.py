@@ -12,7 +12,16 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.server import ServerState
 
 from rota.http.people import PEER
-from rota.http.server import PIECE, SPARE, Listening, PatientProtocol, UnreadBytes, bind, most_connections
+from rota.http.server import (
+    PIECE,
+    SPARE,
+    JoiningTransport,
+    Listening,
+    PatientProtocol,
+    UnreadBytes,
+    bind,
+    most_connections,
+)
 from rota.settings import Http
 from tests.waiting import LONGEST_WAIT
 
@@ -81,6 +90,62 @@ async def test_the_head_of_a_further_request_is_waited_for_as_long_as_the_first(
         writer.write(WHOLE[:10])
         assert (await asyncio.wait_for(reader.read(), LONGEST_WAIT)).startswith(b"HTTP/1.1 408 ")
         writer.close()
+
+
+async def next_turn() -> None:
+    """Wait until the callbacks that are due by now have run."""
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+
+
+class Written:
+    """A connection that notes the packets that it is to send."""
+
+    def __init__(self) -> None:
+        self.packets: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.packets.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_the_head_of_an_answer_goes_with_the_first_piece_of_its_body() -> None:
+    written = Written()
+    connection = JoiningTransport(written, asyncio.get_running_loop())
+    connection.join()
+    connection.write(b"head ")
+    connection.write(b"body")
+    connection.write(b"rest")
+    assert written.packets == [b"head body", b"rest"]
+    await next_turn()
+    assert written.packets == [b"head body", b"rest"]
+
+
+async def test_the_head_of_a_stream_does_not_wait_for_its_first_piece() -> None:
+    async def stream(_scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with listening(PatientProtocol, served=stream) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(WHOLE)
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LONGEST_WAIT)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_a_head_that_nothing_follows_is_sent_before_the_connection_closes() -> None:
+    written = Written()
+    connection = JoiningTransport(written, asyncio.get_running_loop())
+    connection.join()
+    connection.write(b"head")
+    connection.close()
+    assert (written.packets, written.closed) == ([b"head"], True)
 
 
 class Large:

@@ -1,16 +1,19 @@
 """What requests share: answers of pollers until the next commit, and the commits of triggers."""
 
 import asyncio
+import contextlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from msgspec.structs import replace
 
-from rota.http.context import KEPT_ANSWERS, KEPT_BYTES, AnswerCache
+from rota.http.context import KEPT_ANSWERS, KEPT_BYTES, AnswerCache, WakeOnce
 from rota.model.errors import StateError
 from rota.store.driver import PLAIN, Database, Operation, T, WriteOptions
 from rota.store.migrate import open_store
@@ -203,3 +206,24 @@ def test_triggers_at_the_same_time_are_all_stored_and_audited_and_a_refused_one_
     assert len(api.get("/jobs/hello/runs")["items"]) == 4
     audit = [entry["target"] for entry in api.get("/audit")["items"] if entry["action"] == "trigger_job"]
     assert audit == ["hello"] * 4
+
+
+def test_triggers_that_one_turn_answers_wake_the_scheduler_once() -> None:
+    waking, heard = WakeOnce(), []
+
+    async def answer(state: Path) -> None:
+        for _ in range(3):
+            waking.wake(state)
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)
+        await turned.wait()
+        waking.wake(state)
+
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as scheduler:
+        scheduler.bind(f"{folder}/wake.sock")
+        scheduler.settimeout(0)
+        asyncio.run(answer(Path(folder)))
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                heard.append(scheduler.recv(100))
+    assert heard == [b"wake", b"wake"]

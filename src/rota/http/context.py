@@ -87,6 +87,22 @@ class AnswerCache:
             del self._kept[key]
 
 
+class WakeOnce(Struct):
+    """Wakes the scheduler once for all requests that one turn of the event loop answers."""
+
+    _woken: bool = False
+
+    def wake(self, state: Path) -> None:
+        """Wake it, unless that was done since the last turn: what this turn answers was committed before."""
+        if not self._woken:
+            self._woken = True
+            asyncio.get_running_loop().call_soon(self._forget)
+            wake(state)
+
+    def _forget(self) -> None:
+        self._woken = False
+
+
 class ServerContext(Struct, frozen=True):
     """The project that is served."""
 
@@ -107,6 +123,7 @@ class ServerContext(Struct, frozen=True):
     """The sums of past days for the metrics."""
     answers: AnswerCache | None = None
     """The answers that many pollers share; None: each request looks."""
+    waking: WakeOnce = field(default_factory=WakeOnce)
 
 
 class RequestContext(Struct, frozen=True):
@@ -158,6 +175,10 @@ class RequestContext(Struct, frozen=True):
         """Wake the scheduler after a change; a dry run changed nothing."""
         if not dry_run:
             wake(self.context.state)
+
+    def wake_once(self) -> None:
+        """Wake the scheduler after a change, together with other requests. Call it on the event loop."""
+        self.context.waking.wake(self.context.state)
 
     def notify_pauses(self) -> None:
         """Notify the scheduler of changed pauses."""

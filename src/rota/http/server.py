@@ -77,6 +77,41 @@ class UnreadBytes:
             slowest.transport.abort()
 
 
+class JoiningTransport:
+    """A connection that sends the head of an answer with the first piece of its body, unless that comes later."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._joining = False
+        self._head = b""
+
+    def join(self) -> None:
+        """Hold the next bytes until the ones after them, or to the next turn of the event loop."""
+        self._joining = True
+
+    def write(self, data: bytes) -> None:
+        """Send bytes behind held ones, or hold them."""
+        if self._joining:
+            self._joining, self._head = False, data
+            self._loop.call_soon(self._flush)
+        else:
+            held, self._head = self._head, b""
+            self._transport.write(held + data)
+
+    def close(self) -> None:
+        """Send held bytes, and close the connection."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, with limits on slow clients."""
 
@@ -107,6 +142,8 @@ class PatientProtocol(H11Protocol):
         if (made := transport.get_extra_info("socket")) is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BUFFER)
         self._head = self.loop.call_later(self.patience, self._end_late_head)
+        self._joining = JoiningTransport(transport, self.loop)
+        self.transport = self._joining  # type: ignore[assignment]  # it has all that uvicorn uses
 
     def data_received(self, data: bytes) -> None:
         """Read data; more bytes of the same head do not extend its timeout."""
@@ -141,6 +178,8 @@ class PatientProtocol(H11Protocol):
         scope[PEER] = scope["client"][0] if scope.get("client") else ""  # before a header of a proxy replaces it
 
         async def send_pieces(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._joining.join()
             body = message.get("body", b"")
             if len(body) <= PIECE:
                 await send(message)

@@ -149,7 +149,7 @@ async def _trigger(ctx: RequestContext, job: str, wish: schemas.TriggerWish) -> 
         return await run_sync(_try_trigger, ctx, job, wish)
     start = trigger_operation(job, params=wish.params, force=wish.force, by=ctx.maker, now=ctx.now)
     run = await ctx.write(lambda db: find_run(db, start(db).id))
-    ctx.wake()
+    ctx.wake_once()
     return answer(run_json(run), status=202, headers={"Location": ctx.path(f"/runs/{run.id}")})
 
 
