@@ -28,25 +28,10 @@ from rota.declare.problems import (
     shown,
     wrong_type,
 )
-from rota.declare.readers import (
-    one_of,
-    read_command,
-    read_keys,
-    read_step,
-)
+from rota.declare.readers import one_of, read_command, read_keys, read_step
 from rota.model.agents import PLENTY, Access, McpServer, provider_pool
 from rota.model.errors import Problem, did_you_mean
-from rota.model.spec import (
-    AfterStep,
-    AgentChoice,
-    AgentWork,
-    Carry,
-    Draw,
-    OnQuota,
-    SessionMode,
-    StepFolder,
-    Workspace,
-)
+from rota.model.spec import AfterStep, AgentChoice, AgentWork, Carry, Draw, OnQuota, SessionMode, StepFolder, Workspace
 from rota.rules.prompts import DEFAULT_PROMPT
 
 Keys = Mapping[str, Any]

@@ -82,12 +82,7 @@ def read_agents(
 
 
 def _agent(
-    name: str,
-    body: Any,
-    *,
-    registered: Mapping[str, RegisteredAgent] | None,
-    python: str | None,
-    findings: Findings,
+    name: str, body: Any, *, registered: Mapping[str, RegisteredAgent] | None, python: str | None, findings: Findings
 ) -> Agent | None:
     keys, unreadable = read_map(AGENT, {} if body is None else body)
     findings.tell(("agents", name), unreadable)

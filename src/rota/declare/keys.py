@@ -463,9 +463,7 @@ AGENT = Map(
         Key("max_turns", types.count, "How many turns a run may take, where the adapter can keep it."),
         Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
         Key(
-            "loop_guard",
-            types.loop_guard,
-            "How often in a row it may make the same tool call, 2 to 1000, or `never`.",
+            "loop_guard", types.loop_guard, "How often in a row it may make the same tool call, 2 to 1000, or `never`."
         ),
         Key(
             "allowed_tools",

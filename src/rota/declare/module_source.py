@@ -10,13 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from rota.declare.registry import (
-    ENVIRONMENT_HINT,
-    RegisteredAgent,
-    RegisteredFinder,
-    Registry,
-    import_message,
-)
+from rota.declare.registry import ENVIRONMENT_HINT, RegisteredAgent, RegisteredFinder, Registry, import_message
 from rota.model.errors import did_you_mean
 from rota.model.spec import Names
 

@@ -17,12 +17,8 @@ from rota.declare import (
     readers,
     work_sources,
 )
-from rota.declare import (
-    people as people_keys,
-)
-from rota.declare import (
-    secrets as origins,
-)
+from rota.declare import people as people_keys
+from rota.declare import secrets as origins
 from rota.declare.problems import JOB_NAME
 from rota.model import spec
 from rota.model.agents import Access
@@ -165,10 +161,7 @@ SIZE: dict[str, Any] = {
         {"type": "integer", "minimum": 1},
     ]
 }
-kept_size = Value(
-    problems.or_word("forever", problems.read_size),
-    or_word("forever", SIZE),
-)
+kept_size = Value(problems.or_word("forever", problems.read_size), or_word("forever", SIZE))
 tick = Value(problems.between(timedelta(seconds=1), timedelta(hours=1), said="1s and 1h"), DURATION)
 zone = Value(problems.read_zone, {"type": "string", "examples": ["Europe/Paris", "UTC", "local"]})
 instant = Value(problems.read_instant, _INSTANT)
@@ -254,12 +247,7 @@ job_params = Value(
 )
 labels = Value(
     readers.read_labels,
-    {
-        "anyOf": [
-            {"type": "array", "items": {"type": "string"}},
-            {"type": "object", "additionalProperties": SCALAR},
-        ]
-    },
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object", "additionalProperties": SCALAR}]},
 )
 module = Value(
     problems.matching(problems.MODULE, "the name of a module", hint="write it as in `import package.module`"),
@@ -404,10 +392,7 @@ _PING: list[dict[str, Any]] = [
         "additionalProperties": False,
     },
 ]
-ping = Value(
-    problems.or_word("none", notifications.read_ping),
-    or_word("none", {"anyOf": _PING}),
-)
+ping = Value(problems.or_word("none", notifications.read_ping), or_word("none", {"anyOf": _PING}))
 ping_url = Value(notifications.read_ping, {"anyOf": _PING})
 
 
@@ -654,10 +639,7 @@ _RETRY = {
 }
 _REPEATED = {
     "type": "object",
-    "properties": {
-        "after": {"type": "integer", "minimum": 1, "maximum": limits.FAILURES},
-        "backoff_max": DURATION,
-    },
+    "properties": {"after": {"type": "integer", "minimum": 1, "maximum": limits.FAILURES}, "backoff_max": DURATION},
     "additionalProperties": False,
 }
 retry_policy = Value(limits.read_retry, {"anyOf": [{"type": "boolean"}, _RETRY]})

@@ -447,10 +447,7 @@ def _simple_scalar(found: re.Match[str] | None) -> Any:
 
 SPECIAL = "*@`%"
 _STARTS = re.compile(r"(?:^|(?<=[:\-])\s|[,\[{])\s*(\*)")
-QUOTE_HINTS = {
-    "yaml_alias": "put the expression in quotes: {key}",
-    "yaml_quotes": "put it in quotes: {key}",
-}
+QUOTE_HINTS = {"yaml_alias": "put the expression in quotes: {key}", "yaml_quotes": "put it in quotes: {key}"}
 
 
 def mend(text: str, stopped: UnreadableText) -> tuple[str, Problem] | None:

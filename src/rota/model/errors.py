@@ -934,8 +934,7 @@ class StoreShared(RotaError, code="store_shared"):
 
     def __init__(self, place: str, what: str, *, tool: str) -> None:
         super().__init__(
-            f"the state is in {place}, which {what}",
-            hint=f"use {tool}; docs/postgresql.md has the commands",
+            f"the state is in {place}, which {what}", hint=f"use {tool}; docs/postgresql.md has the commands"
         )
 
 

@@ -44,12 +44,7 @@ GO = Admit()
 
 
 def decide(
-    gates: Gates,
-    *,
-    expires_at: datetime | None,
-    forced: bool,
-    conditions: Sequence[ConditionResult],
-    now: datetime,
+    gates: Gates, *, expires_at: datetime | None, forced: bool, conditions: Sequence[ConditionResult], now: datetime
 ) -> Admission:
     """Return whether a run may start, given the answers of its conditions.
 

@@ -18,14 +18,7 @@ WORKTREE_AGE = timedelta(days=7)
 NEARLY = 0.8
 """The used share of a budget from which on it is an item."""
 REMINDED_AFTER = timedelta(days=1)
-RECURRING = (
-    ItemKind.FAILING,
-    ItemKind.MISSED,
-    ItemKind.SKIPPED,
-    ItemKind.DENIED,
-    ItemKind.DELIVERIES,
-    ItemKind.SOURCE,
-)
+RECURRING = (ItemKind.FAILING, ItemKind.MISSED, ItemKind.SKIPPED, ItemKind.DENIED, ItemKind.DELIVERIES, ItemKind.SOURCE)
 """Items that each run may bring anew: of a row of them, the first is reported, then one a day."""
 FIRST = (
     ItemKind.DAMAGE,

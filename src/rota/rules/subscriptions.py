@@ -42,12 +42,7 @@ def concerns(budget: Subscription, provider: str) -> bool:
 
 
 def full_windows(
-    budgets: Iterable[Subscription],
-    windows: Sequence[StoredWindow],
-    *,
-    provider: str,
-    model: str | None,
-    now: datetime,
+    budgets: Iterable[Subscription], windows: Sequence[StoredWindow], *, provider: str, model: str | None, now: datetime
 ) -> list[FullWindow]:
     """Return the windows for which a run of a provider waits. One that is not reported, or has reset, holds nothing."""
     subscription = subscription_of(provider)

@@ -52,16 +52,13 @@ def get_forecast(
 
 
 Day = Annotated[
-    date | None,
-    Query(alias="date", description="The first day; default: today.", json_schema_extra={"pattern": YEARS}),
+    date | None, Query(alias="date", description="The first day; default: today.", json_schema_extra={"pattern": YEARS})
 ]
 
 
 @forecast_routes.on("GET", "/calendar", scope=Scope.READ, answer=calendar.CalendarJson)
 def get_calendar(
-    ctx: Ctx,
-    first: Day = None,
-    days: Annotated[int, Query(ge=1, le=calendar.LONGEST_VIEW)] = 7,
+    ctx: Ctx, first: Day = None, days: Annotated[int, Query(ge=1, le=calendar.LONGEST_VIEW)] = 7
 ) -> Response:
     """Return what ended on past days and what would fire on coming ones, by job, in the project's time zone."""
     tz = project_timezone(ctx.store)

@@ -283,13 +283,7 @@ def legacy_get_job(ctx: Ctx, job: JobName) -> Response:
 
 
 @legacy_routes.on(
-    "POST",
-    "/jobs/{job}/trigger",
-    scope=Scope.AGENT,
-    answer=RunJson,
-    status=202,
-    also=TRIED,
-    deprecated=True,
+    "POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=RunJson, status=202, also=TRIED, deprecated=True
 )
 async def legacy_trigger_job(ctx: Ctx, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
     """Start a job; use /api/v1/jobs/{job}/trigger."""

@@ -93,8 +93,7 @@ def get_runs(
         str | None, Query(min_length=1, max_length=100, description="Of jobs that use this agent now.")
     ] = None,
     text: Annotated[
-        str | None,
-        Query(min_length=1, max_length=200, description="Text in the summary or error, in any case."),
+        str | None, Query(min_length=1, max_length=200, description="Text in the summary or error, in any case.")
     ] = None,
     since: PastTime | None = None,
     until: PastTime | None = None,
@@ -169,13 +168,7 @@ def retry_one_run(ctx: Ctx, run: RunName, wish: schemas.OptionalRetryWish) -> Re
 def retry(ctx: RequestContext, run: str, wish: schemas.RetryWish) -> Response:
     """Retry a run, for this route and its deprecated alias."""
     done = retry_run(
-        ctx.store,
-        run,
-        now=ctx.now,
-        again=wish.again,
-        force=wish.force,
-        params=wish.params,
-        dry_run=wish.dry_run,
+        ctx.store, run, now=ctx.now, again=wish.again, force=wish.force, params=wish.params, dry_run=wish.dry_run
     )
     if done.born is None:
         return answer({"retried": done.run.handle, "params": dict(done.params), "would": "queue"}, status=202)

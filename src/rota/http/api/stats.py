@@ -16,8 +16,7 @@ from rota.operations.stats.spans import SpansJson, spans_by_name, spans_json, sp
 
 stats_routes = Routes("stats")
 Preset = Annotated[
-    Literal["24h", "7d", "30d"],
-    Query(alias="range", description="The time until now; `since` and `until` replace it."),
+    Literal["24h", "7d", "30d"], Query(alias="range", description="The time until now; `since` and `until` replace it.")
 ]
 
 
@@ -47,20 +46,14 @@ def get_overview_stats(ctx: Ctx, asked: DayRange) -> Response:
 
 @stats_routes.on("GET", "/stats/jobs", scope=Scope.READ, answer=shapes.JobsStatsJson)
 def get_jobs_stats(
-    ctx: Ctx,
-    asked: DayRange,
-    label: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    ctx: Ctx, asked: DayRange, label: Annotated[list[FilterWord] | None, Query(max_length=20)] = None
 ) -> Response:
     """Return the figures of each job, most failures first."""
     return answer(shapes.jobs_json(asked, stats.of_jobs(ctx.store, asked, now=ctx.now, labels=label or ())))
 
 
 @stats_routes.on("GET", "/stats/jobs/{job}", scope=Scope.READ, answer=shapes.JobStatsJson)
-def get_job_stats(
-    ctx: Ctx,
-    job: JobName,
-    asked: MonthRange,
-) -> Response:
+def get_job_stats(ctx: Ctx, job: JobName, asked: MonthRange) -> Response:
     """Return the figures of a job by step, its starts by weekday and hour, and its reasons by week."""
     return answer(shapes.job_json(stats.of_job(ctx.store, job, asked, now=ctx.now)))
 

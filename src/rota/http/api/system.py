@@ -30,13 +30,7 @@ from rota.operations.pause import JobSelection
 from rota.operations.status.attention import AttentionItem, acknowledge, chosen_among, need_json, point_out
 from rota.operations.status.digest import DigestJson, look_at_digest
 from rota.operations.status.heartbeat import Liveness, heartbeat
-from rota.operations.status.metrics import (
-    LABELLED_JOBS,
-    MAX_LABELLED_JOBS,
-    MetricFamily,
-    MetricKind,
-    collect_metrics,
-)
+from rota.operations.status.metrics import LABELLED_JOBS, MAX_LABELLED_JOBS, MetricFamily, MetricKind, collect_metrics
 from rota.operations.status.status import ask_to_stop, look, look_at_health, needs_of, system_json
 from rota.operations.status.summary import SummaryJson, summarise, summary_json
 from rota.operations.workers import forget, register, remote_json, remote_workers

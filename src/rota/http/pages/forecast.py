@@ -209,12 +209,7 @@ def show_calendar(
     chosen = _date(day) or today
     first, days = _week(chosen) if shape == "week" else _month(chosen)
     found = calendars.calendar(
-        project_of(visit.ctx),
-        first,
-        days=days,
-        tz=visit.zone,
-        monotonic=visit.ctx.clock.monotonic,
-        now=visit.now,
+        project_of(visit.ctx), first, days=days, tz=visit.zone, monotonic=visit.ctx.clock.monotonic, now=visit.now
     )
     before = first - timedelta(days=7) if shape == "week" else chosen.replace(day=1) - timedelta(days=1)
     after = first + timedelta(days=7) if shape == "week" else _month_end(chosen) + timedelta(days=1)

@@ -345,10 +345,7 @@ class JobDetails:
 
 @pages.show("/ui/jobs/{job}")
 def show_one_job(
-    visit: VisitOf,
-    job: JobName,
-    of: AskedOf,
-    versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS,
+    visit: VisitOf, job: JobName, of: AskedOf, versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS
 ) -> Response:
     """Show a job."""
     found = jobs.show_job(visit.ctx.store, job)

@@ -28,9 +28,7 @@ FOR_PROGRAMS = "A token of the scope {scope} is for programs: log in with one of
 
 @door.on("GET", "/login", scope=None, answer=str, media=page.HTML, shown=False)
 def login_page(
-    request: Request,
-    context: ContextOf,
-    code: Annotated[str | None, Query(max_length=100)] = None,
+    request: Request, context: ContextOf, code: Annotated[str | None, Query(max_length=100)] = None
 ) -> Response:
     """Show the login form; with the one-time code of `rota open` log the browser in."""
     if code is None:

@@ -419,11 +419,7 @@ PARAM = "param."
 
 
 def param_fields(
-    work: Work,
-    values: Mapping[str, Any],
-    *,
-    typed: Mapping[str, str] | None = None,
-    problems: Sequence[Problem] = (),
+    work: Work, values: Mapping[str, Any], *, typed: Mapping[str, str] | None = None, problems: Sequence[Problem] = ()
 ) -> list[View]:
     """Return the form fields of params, with their values or the typed texts, each with its problems."""
     kinds = work.kind_of_param

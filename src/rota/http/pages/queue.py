@@ -154,10 +154,7 @@ def _confirm_cancel(visit: PageContext, run: Run) -> Response:
     queued = run.status is Status.QUEUED
     says = "It leaves the queue and does not run." if queued else "It has started: its processes are stopped."
     params = ", ".join(f"{name} = {value!r}" for name, value in run.params.items())
-    detail = (
-        f"waiting for {ago(run.created_at, visit.now)}" if queued else "",
-        f"params: {params}" if params else "",
-    )
+    detail = (f"waiting for {ago(run.created_at, visit.now)}" if queued else "", f"params: {params}" if params else "")
     return visit.confirm(
         f"Cancel {run.handle}?", says=says, button="Cancel it", back=PATH, detail=tuple(filter(None, detail))
     )

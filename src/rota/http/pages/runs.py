@@ -205,10 +205,7 @@ class Written(Struct, frozen=True):
 
 @pages.show("/ui/runs/{run}")
 def show_one_run(
-    visit: VisitOf,
-    run: RunName,
-    lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = OUTPUT_LINES,
-    shown: As = "",
+    visit: VisitOf, run: RunName, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = OUTPUT_LINES, shown: As = ""
 ) -> Response:
     """Show a run."""
     ctx = visit.ctx
@@ -294,9 +291,7 @@ def _last(written: Written, count: int) -> Written:
 
 @pages.show("/ui/runs/{run}/diff")
 def compare_runs(
-    visit: VisitOf,
-    run: RunName,
-    other: Annotated[Stripped, Query(alias="with", max_length=300)] = "",
+    visit: VisitOf, run: RunName, other: Annotated[Stripped, Query(alias="with", max_length=300)] = ""
 ) -> Response:
     """Compare a run with another one, by default with the previous run of its job."""
     ctx = visit.ctx

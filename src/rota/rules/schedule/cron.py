@@ -507,9 +507,6 @@ def _explain(expression: str) -> str:
     return text[0].lower() + text[1:]
 
 
-_EVEN_STEPS = (
-    (r"\*/(\d+) \* \* \* \*", "minute", 60),
-    (r"0 \*/(\d+) \* \* \*", "hour", 24),
-)
+_EVEN_STEPS = ((r"\*/(\d+) \* \* \* \*", "minute", 60), (r"0 \*/(\d+) \* \* \*", "hour", 24))
 _DAILY = r"(\d+) (\d+) \* \* \*"
 """The words of cronsim for these cost a command that lists jobs more than reading them."""

@@ -118,12 +118,7 @@ def cursor_of(job: Job, nominal: datetime | None) -> Cursor:
 
 
 def cursor_at(
-    schedule: Schedule,
-    nominal: datetime | None,
-    *,
-    name: str,
-    created_at: datetime,
-    interval: timedelta | None = None,
+    schedule: Schedule, nominal: datetime | None, *, name: str, created_at: datetime, interval: timedelta | None = None
 ) -> Cursor:
     """Return the cursor at `nominal`; `interval` if it depends on the mode."""
     if nominal is None:
