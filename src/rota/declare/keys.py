@@ -68,11 +68,7 @@ _POLICY_KEYS = (
     Key("misfire", types.misfire, "What happens to instants noticed too late: skip, run the latest once, or run all."),
     Key("misfire_grace", types.duration, "How late an instant may be noticed and still count as on time."),
     Key("misfire_limit", types.count, "How many missed instants `misfire: all` runs, the newest."),
-    Key(
-        "misfire_max_age",
-        types.optional_duration,
-        "How late a missed instant may still start under `misfire: once` or `all`.",
-    ),
+    Key("misfire_max_age", types.duration, "How late a missed instant may still start under `misfire: once` or `all`."),
     Key(
         "overlap",
         types.overlap,
@@ -180,11 +176,7 @@ _SHARED_KEYS = (
     ),
     Key("recheck", types.duration, "How often the conditions of a waiting run are checked again."),
     Key("needs_poll", types.flag, "Whether a run waits for the shared poll and gets its data (`ctx.poll_data`)."),
-    Key(
-        "expires_after",
-        types.optional_duration,
-        "How long a run may wait in the queue before it is skipped as expired.",
-    ),
+    Key("expires_after", types.duration, "How long a run may wait in the queue before it is skipped as expired."),
     Key(
         "retry",
         types.retry_policy,
@@ -231,7 +223,7 @@ _SHARED_KEYS = (
         "The actors that may answer questions of its runs, as `rota audit` names them; any if absent.",
     ),
     Key("session", types.session, "Whether a run starts a new session, or continues the job's newest."),
-    Key("session_max_age", types.optional_duration, "How old a session gets before a run starts a new one."),
+    Key("session_max_age", types.duration, "How old a session gets before a run starts a new one."),
     Key("session_max_turns", types.turns, "How many turns a session has before a run starts a new one."),
     Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue the session when the limit is over."),
     Key(
@@ -471,7 +463,7 @@ AGENT = Map(
             "The tools it may use, where the adapter can keep it.",
         ),
         Key("session", types.session, "Whether its runs start a new session, or continue their job's newest."),
-        Key("session_max_age", types.optional_duration, "How old a session gets before a run starts a new one."),
+        Key("session_max_age", types.duration, "How old a session gets before a run starts a new one."),
         Key("session_max_turns", types.turns, "How many turns a session has before a run starts a new one."),
         Key("on_quota", types.on_quota, "What follows a rate limit: fail, or continue when the limit is over."),
         Key(

@@ -74,23 +74,6 @@ def read_person_scope(value: Any) -> str:
     raise BadValue(f"{shown(value)} is not a scope", hint=f"write none, {', '.join(PERSON_SCOPES)}")
 
 
-OIDC: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "issuer": {"type": "string", "format": "uri"},
-        "client_id": {"type": "string", "minLength": 1},
-        "client_secret": {
-            "type": "object",
-            "properties": {"secret": {"type": "string"}},
-            "required": ["secret"],
-            "additionalProperties": False,
-        },
-        "claim": {"type": "string", "minLength": 1},
-        "scope": {"type": "string", "pattern": "(^| )openid( |$)"},
-    },
-    "required": ["issuer", "client_id"],
-    "additionalProperties": False,
-}
 OIDC_HINT = "write `oidc: {issuer: https://id.example.net, client_id: rota, client_secret: {secret: NAME}}`"
 
 

@@ -452,16 +452,12 @@ SPELLINGS = {f"interval_{mode}": mode for mode in MODES}
 """Accepted spellings of the keys of an interval by mode."""
 _MAP = "`interval: {active: 15s, idle: 60s, dormant: never}`"
 
-read_one = or_word(NEVER, read_duration)
-"""Reads the interval of one mode."""
-
-
 def read_interval(value: Any) -> timedelta | ByMode:
     """Return the duration of an interval, or those of its modes."""
     if not isinstance(value, Mapping):
         return read_duration(value)
     with ProblemList() as problems:
-        found = read_keys(value, dict.fromkeys(MODES, read_one), problems=problems, hint=f"write {_MAP}")
+        found = read_keys(value, dict.fromkeys(MODES, or_word(NEVER, read_duration)), problems=problems, hint=f"write {_MAP}")
         if Mode.ACTIVE not in value and not problems.mistyped:
             raise _no_active()
     return by_mode(found)

@@ -13,17 +13,6 @@ from rota.model.spec import SecretOrigin
 
 HINT = "write `NAME: {command: [op, read, op://vault/item/field]}`, {file: path} or {keyring: service/account}"
 KINDS = ("command", "file", "keyring")
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "command": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
-        "file": {"type": "string", "minLength": 1},
-        "keyring": {"type": "string", "pattern": "^[^/]+/.+$"},
-        "timeout": {"type": ["string", "integer"]},
-    },
-    "oneOf": [{"required": [kind]} for kind in KINDS],
-    "additionalProperties": False,
-}
 _TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=5), said="1s and 5m")
 
 
