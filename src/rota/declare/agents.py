@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -19,6 +18,7 @@ from rota.declare.problems import (
     JOB_NAME,
     BadValue,
     ProblemList,
+    Reader,
     choice,
     list_of,
     matching,
@@ -28,7 +28,7 @@ from rota.declare.problems import (
     shown,
     wrong_type,
 )
-from rota.declare.readers import one_of, read_command, read_keys, read_step
+from rota.declare.readers import one_of, read_command, read_keys, read_record, read_step
 from rota.model.agents import PLENTY, Access, McpServer, provider_pool
 from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import AfterStep, AgentChoice, AgentWork, Carry, Draw, OnQuota, SessionMode, StepFolder, Workspace
@@ -83,12 +83,8 @@ def read_account(value: Any) -> LoginAccount:
         return LoginAccount(_account_name(value))
     if not isinstance(value, Mapping):
         raise wrong_type(value, "an account", hint=ACCOUNT_HINT)
-    readers = {"name": _account_name, "dir": _account_dir}
-    with ProblemList() as problems:
-        found = read_keys(value, readers, problems=problems, hint=ACCOUNT_HINT, known="an account has a name and a dir")
-        if "name" not in value and not problems.mistyped:
-            raise BadValue("has no name", code="missing_value", hint=ACCOUNT_HINT)
-    return LoginAccount(**found)
+    readers, known = {"name": _account_name, "dir": _account_dir}, "an account has a name and a dir"
+    return LoginAccount(**read_record(value, readers, hint=ACCOUNT_HINT, needs={"name": "has no name"}, known=known))
 
 
 def _account_dir(value: Any) -> str:
@@ -571,18 +567,13 @@ def _read_server(name: str, keys: Any) -> McpServer:
     if name == SERVER:
         hint = "choose another name; `rota_tools: true` gives its tools"
         raise BadValue("is the name of rota's own server", code="conflict", hint=hint)
-    lists = {"tools": _tool_name, "env_pass": _variable}
-    readers = {"command": read_command, "url": _server_url}
-    readers |= {key: partial(_read_names, key, reader) for key, reader in lists.items()}
+    lists = {"tools": list_of("tools", _tool_name), "env_pass": list_of("env_pass", _variable)}
+    readers: Mapping[str, Reader] = {"command": read_command, "url": _server_url, **lists}
     with ProblemList() as problems:
         found = read_keys(keys, readers, problems=problems, hint=SERVERS_HINT)
         if not one_of(("command", "url"), keys, problems=problems):
             raise BadValue("needs either `command` or `url`", code="conflict", hint=SERVERS_HINT)
     return McpServer(name, **found)
-
-
-def _read_names(key: str, reader: Callable[[Any], str], value: Any) -> tuple[str, ...]:
-    return tuple(list_of(key, reader)(value))
 
 
 def _server_url(value: Any) -> str:

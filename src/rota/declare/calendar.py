@@ -11,19 +11,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.declare.problems import (
-    BadValue,
-    ProblemList,
-    Reader,
-    ask,
-    choice,
-    read_items,
-    read_placed,
-    read_zone,
-    shown,
-    wrong_type,
-)
-from rota.declare.readers import read_keys
+from rota.declare.problems import BadValue, Reader, ask, choice, read_items, read_placed, read_zone, shown, wrong_type
+from rota.declare.readers import read_record
 from rota.model.errors import InvalidTimezone, Problem, RotaError
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.rules.schedule.blackouts import QuietWindow, canonical_windows, cover_the_week, parse_window
@@ -60,11 +49,8 @@ def _read(value: Any, *, own: bool) -> WrittenQuiet:
     if not value:
         raise BadValue("is empty", code="missing_value", hint=_HINT)
     readers: dict[str, Reader] = {"windows": windows, "policy": choice(QuietPolicy), "timezone": read_zone}
-    with ProblemList() as problems:
-        found = read_keys(value, readers, problems=problems, hint=_HINT)
-        if not own and "windows" not in value and not problems.mistyped:
-            raise BadValue("has no `windows`", code="missing_value", hint=_HINT)
-    return WrittenQuiet(**found)
+    needs = {} if own else {"windows": "has no `windows`"}
+    return WrittenQuiet(**read_record(value, readers, hint=_HINT, needs=needs))
 
 
 def _windows(value: Any, *, own: bool) -> tuple[str, ...]:
@@ -223,16 +209,11 @@ def _days(event: _Event) -> Iterator[str]:
         raise _bad_line(event.line, "begins an event without DTSTART", hint="remove the event, or fetch the file again")
     first = _date(start)
     length = _length(event, first)
-    left_out = _left_out(event)
-    rule = event.fields.get("RRULE")
-    if rule is None:
-        years: list[date] | None = [first]
-    else:
-        years = _yearly(rule, first)
-    if years is None and left_out:
-        raise _bad_line(
-            event.fields["EXDATE"].number, "EXDATE of an event without an end is not supported", hint=_YEARLY
-        )
+    excluded, rule = event.fields.get("EXDATE"), event.fields.get("RRULE")
+    left_out = {_date(excluded, text) for text in excluded.value.split(",")} if excluded is not None else set()
+    years = [first] if rule is None else _yearly(rule, first)
+    if years is None and excluded is not None:
+        raise _bad_line(excluded.number, "EXDATE of an event without an end is not supported", hint=_YEARLY)
     for day in [first] if years is None else years:
         if day not in left_out:
             written = (f"{day + step * _DAY}" for step in range(length))
@@ -265,11 +246,6 @@ def _length(event: _Event, first: date) -> int:
         assert line is not None
         raise _bad_line(line.number, f"the event would last {length} days", hint="correct its end")
     return length
-
-
-def _left_out(event: _Event) -> set[date]:
-    line = event.fields.get("EXDATE")
-    return set() if line is None else {_date(line, text) for text in line.value.split(",")}
 
 
 def _yearly(rule: _CalendarLine, first: date) -> list[date] | None:

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.declare.problems import JOB_NAME, BadValue, ProblemList, choice, read_items, shown, wrong_type
-from rota.declare.readers import read_env_value, read_keys
-from rota.model.errors import AddressRefused, Problem, did_you_mean
+from rota.declare.problems import JOB_NAME, BadValue, ProblemList, ask, choice, read_items, shown, wrong_type
+from rota.declare.readers import read_env_value, read_keys, read_record
+from rota.model.errors import Problem, did_you_mean
 from rota.model.notifications import NO_COMMANDS, Channel, ChatCommands, Target
 from rota.model.spec import Deliver, DeliverWhen
 from rota.rules.addresses import read_address
@@ -81,7 +82,8 @@ def _read(value: Any, readers: Mapping[str, Any], *, needed: Collection[str], hi
 def with_chat(target: Target, written: WrittenChat, *, token: str) -> Target:
     """Return a target with its chat; `token` is the secret that is named beside a chat's number."""
     if written.api_url:
-        _judge(written.api_url, target.allow_private, target.channel)
+        read = partial(read_address, allow_private=target.allow_private)
+        ask(read, written.api_url, at=(target.channel.value, "api_url"))
     default = BOT_TOKEN if target.channel is Channel.TELEGRAM else ""
     return replace(
         target,
@@ -95,18 +97,13 @@ def with_chat(target: Target, written: WrittenChat, *, token: str) -> Target:
     )
 
 
-def _judge(address: str, allow_private: Collection[str], channel: Channel) -> None:
-    try:
-        read_address(address, allow_private=allow_private)
-    except AddressRefused as error:
-        raise BadValue(error.message, code=error.code, hint=error.hint, at=(channel.value, "api_url")) from None
-
-
 def write_chat(target: Target) -> dict[str, Any]:
     """Return the key of a chat as a file writes it: a Telegram chat without a way back as its number alone."""
     rest: dict[str, Any] = {"users": list(target.users)} if target.users else {}
     if target.commands != NO_COMMANDS:
-        rest["commands"] = _write_commands(target.commands)
+        lists = {"run": list(target.commands.run), "pause": list(target.commands.pause)}
+        rest["commands"] = {key: names for key, names in lists.items() if names}
+        rest["commands"] |= {"status": True} if target.commands.status else {}
     if not target.questions:
         rest["questions"] = False
     if target.api_url:
@@ -119,11 +116,6 @@ def write_chat(target: Target) -> dict[str, Any]:
     if not rest:
         return {"telegram": target.address, **named}
     return {"telegram": {"chat": target.address, **named, **rest}}
-
-
-def _write_commands(commands: ChatCommands) -> dict[str, Any]:
-    lists = {"run": list(commands.run), "pause": list(commands.pause)}
-    return {key: names for key, names in lists.items() if names} | ({"status": True} if commands.status else {})
 
 
 def unknown_commands(targets: Mapping[str, Target], known: Collection[str], *, partly: bool) -> list[Problem]:
@@ -183,11 +175,7 @@ def _list_of(read: Callable[[Any], str], *, most: int, what: str) -> Callable[[A
 
 
 def _read_commands(value: Any) -> ChatCommands:
-    with ProblemList() as problems:
-        keys = read_keys(
-            value, {"run": _JOBS, "pause": _JOBS, "status": _read_flag}, problems=problems, hint=COMMANDS_HINT
-        )
-    return ChatCommands(**keys)
+    return ChatCommands(**read_record(value, {"run": _JOBS, "pause": _JOBS, "status": _read_flag}, hint=COMMANDS_HINT))
 
 
 def _read_flag(value: Any) -> bool:
@@ -233,17 +221,12 @@ def read_deliver(value: Any) -> Deliver:
     if isinstance(value, str):
         return Deliver((_read_receiver(value),))
     readers = {"to": _read_receivers, "when": choice(DeliverWhen)}
-    with ProblemList() as problems:
-        keys = read_keys(value, readers, problems=problems, hint=DELIVER_HINT)
-        if "to" not in value and not problems.mistyped:
-            raise BadValue("has no `to`", code="missing_value", hint=DELIVER_HINT)
-    return Deliver(**keys)
+    return Deliver(**read_record(value, readers, hint=DELIVER_HINT, needs={"to": "has no `to`"}))
 
 
 def _read_receivers(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        return (_read_receiver(value),)
-    return _list_of(_read_receiver, most=MAX_RECEIVERS, what="targets")(value)
+    several = _list_of(_read_receiver, most=MAX_RECEIVERS, what="targets")
+    return several(value) if isinstance(value, list) else (_read_receiver(value),)
 
 
 def _read_receiver(value: Any) -> str:

@@ -21,9 +21,10 @@ from rota.declare.problems import JOB_NAME, BadValue, ProblemList, following, in
 from rota.declare.references import Findings, Mention, mentions_of
 from rota.declare.registry import RegisteredAgent
 from rota.declare.sections import poll_job
+from rota.model.amounts import listed
 from rota.model.clock import iso
 from rota.model.errors import JobProblems, KeyPath, Problem
-from rota.model.spec import PROMPT_LIMIT, AgentWork, FirstRun, JobSpec, Kind, Workspace
+from rota.model.spec import PROMPT_LIMIT, FirstRun, JobSpec, Kind, Workspace
 from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders
 from rota.rules.schedule.blackouts import defers, has_blackouts
 from rota.rules.schedule.instants import next_instant
@@ -160,16 +161,12 @@ def _job(name: str, raw: Any, project: JobDefaults, *, findings: Findings, at: K
         python = place_of(own["python"], project.folder, home=project.home, program=True)
         findings.check_interpreter(python, (*at, "python"), written=own["python"])
     spec, wrong = build_job(name, own, project)
-    if spec is not None and spec.work.agent is not None:
-        findings.mentions += _function_of(spec.work.agent)
+    agent = None if spec is None else spec.work.agent
+    if agent is not None and ":" in agent.function:
+        path = ("agents", agent.agent, "adapter", "run")
+        findings.mentions.append(Mention(path, agent.function, condition=False, python=None))
     findings.tell(at, independent(wrong, problems))
     return spec
-
-
-def _function_of(work: AgentWork) -> list[Mention]:
-    """Return the function that is a job's agent, where it is named by its module."""
-    path = ("agents", work.agent, "adapter", "run")
-    return [Mention(path, work.function, condition=False, python=None)] if ":" in work.function else []
 
 
 def _group(
@@ -377,8 +374,5 @@ def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
         if spec.work.kind is not Kind.POLL
         if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
     ]
-    if not names:
-        return []
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     start = "starts as soon as it is first" if len(names) == 1 else "start as soon as they are first"
-    return [f"{listed}: {start} applied; `first_run: after_interval` waits"]
+    return [f"{listed(names)}: {start} applied; `first_run: after_interval` waits"] if names else []

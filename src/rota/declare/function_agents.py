@@ -6,18 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from rota.agents.registry import CAPABILITIES
-from rota.declare.problems import (
-    FUNCTION,
-    JOB_NAME,
-    BadValue,
-    ProblemList,
-    matching,
-    not_among,
-    read_items,
-    read_text,
-    wrong_type,
-)
-from rota.declare.readers import read_keys
+from rota.declare.problems import FUNCTION, JOB_NAME, matching, not_among, read_items, read_text, wrong_type
+from rota.declare.readers import read_record
 from rota.declare.registry import RegisteredAgent
 
 ADAPTER_HINT = 'write the name of an adapter, or {run: "module:function"}'
@@ -48,13 +38,8 @@ def read_adapter(value: Any) -> str | FunctionAdapter:
     if not isinstance(value, Mapping):
         return read_text(value)
     readers = {"run": _function, "capabilities": _capabilities, "provider": _function_provider}
-    with ProblemList() as problems:
-        found = read_keys(
-            value, readers, problems=problems, hint=ADAPTER_HINT, known=f"a function has the keys {', '.join(readers)}"
-        )
-        if "run" not in value and not problems.mistyped:
-            raise BadValue("does not name a function", code="missing_value", hint=ADAPTER_HINT)
-    return FunctionAdapter(**found)
+    known, needs = f"a function has the keys {', '.join(readers)}", {"run": "does not name a function"}
+    return FunctionAdapter(**read_record(value, readers, hint=ADAPTER_HINT, needs=needs, known=known))
 
 
 def _capabilities(value: Any) -> tuple[str, ...]:
@@ -75,9 +60,7 @@ def with_registered(written: Bodies, registered: Mapping[str, RegisteredAgent]) 
     An entry of the same name that names no adapter is about the function.
     """
     found: dict[str, Any] = {name: _entry(name, one) for name, one in registered.items() if name not in written}
-    for name, body in written.items():
-        found[name] = _over_registered(name, body, registered)
-    return found
+    return found | {name: _over_registered(name, body, registered) for name, body in written.items()}
 
 
 def _over_registered(name: str, body: Any, registered: Mapping[str, RegisteredAgent]) -> Any:

@@ -25,7 +25,8 @@ from rota.declare.problems import (
     whole,
     wrong_type,
 )
-from rota.declare.readers import one_of, read_keys
+from rota.declare.readers import one_of, read_keys, read_record
+from rota.model.amounts import listed
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Subscription, Unit
 from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry, Spend
@@ -147,9 +148,7 @@ def read_repeated_failure(value: Any) -> RepeatedFailure | None:
         return RepeatedFailure() if value else None
     if isinstance(value, int):
         raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
-    with ProblemList() as problems:
-        found = read_keys(value, _REPEATED, problems=problems, hint=REPEATED_HINT)
-    return RepeatedFailure(**found)
+    return RepeatedFailure(**read_record(value, _REPEATED, hint=REPEATED_HINT))
 
 
 def _read_factor(value: Any) -> float:
@@ -160,17 +159,12 @@ def _read_factor(value: Any) -> float:
     return float(value)
 
 
-def _read_jitter(value: Any) -> Jitter | None:
-    jitter = read_jitter(value)
-    return None if jitter == Jitter() else jitter
-
-
 _RETRY: Mapping[str, Reader] = {
     "max_attempts": whole(1, ATTEMPTS),
     "backoff": read_grace,
     "factor": _read_factor,
     "max": read_duration,
-    "jitter": _read_jitter,
+    "jitter": lambda value: None if (jitter := read_jitter(value)) == Jitter() else jitter,
 }
 _REPEATED: Mapping[str, Reader] = {"after": whole(1, FAILURES), "backoff_max": read_duration}
 
@@ -353,17 +347,10 @@ def _dollars(value: Any) -> int:
     return amount_of(read_number(value), Unit.USD)
 
 
-_RATES = {"input": _dollars, "output": _dollars, "cached_input": _dollars}
-
-
 def read_price(value: Any) -> Price:
     """Return what a million tokens of a model cost."""
-    with ProblemList() as problems:
-        found = read_keys(value, _RATES, problems=problems, hint=PRICE_HINT)
-        missing = next((key for key in ("input", "output") if key not in value), None)
-        if missing is not None and not problems.mistyped:
-            raise BadValue(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
-    return Price(**found)
+    needs = {"input": "lacks `input`", "output": "lacks `output`"}
+    return Price(**read_record(value, dict.fromkeys(Price.__struct_fields__, _dollars), hint=PRICE_HINT, needs=needs))
 
 
 def read_names(value: Any) -> dict[KeyPath, str]:
@@ -441,14 +428,14 @@ def spends_of(
     names: Collection[str], estimates: WrittenEstimates, accounts: Mapping[str, Account]
 ) -> tuple[Spend, ...]:
     """Return what a job is charged, in the order of the accounts' names; estimates that fit none are left out."""
-    return tuple(_spend(accounts[name], estimates, names) for name in sorted(names) if name in accounts)
-
-
-def _spend(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> Spend:
-    try:
-        return Spend(account.name, estimate_for(account, estimates, names), account.unit)
-    except BadValue:
-        return Spend(account.name, None, account.unit)  # a default that says nothing to this account
+    spends = []
+    for account in (accounts[name] for name in sorted(names) if name in accounts):
+        try:
+            estimate = estimate_for(account, estimates, names)
+        except BadValue:
+            estimate = None  # a default that says nothing to this account
+        spends.append(Spend(account.name, estimate, account.unit))
+    return tuple(spends)
 
 
 def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account], *, limited: bool) -> list[str]:
@@ -460,12 +447,15 @@ def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account],
 
 def counting_notes(specs: Sequence[JobSpec]) -> list[str]:
     """Return which commands count as one request a run, unless they say otherwise: nothing sees what they send."""
-    names = [spec.name for spec in specs if _uncounted(spec)]
-    if not names:
-        return []
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    names = [
+        spec.name
+        for spec in specs
+        if spec.work.kind in (Kind.COMMAND, Kind.SHELL)
+        if any(spend.unit is Unit.REQUESTS and spend.estimate is None for spend in spec.budgets)
+    ]
     counts = "counts" if len(names) == 1 else "count"
-    return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, sets the number"]
+    told = f"{counts} as one request a run; `estimate`, or `usage` in the result file, sets the number"
+    return [f"{listed(names)}: {told}"] if names else []
 
 
 def unused_subscriptions(budgets: Mapping[str, Subscription], specs: Sequence[JobSpec]) -> list[str]:
@@ -477,8 +467,3 @@ def unused_subscriptions(budgets: Mapping[str, Subscription], specs: Sequence[Jo
         for name, budget in budgets.items()
         if not any(concerns(budget, provider) for provider in providers)
     ]
-
-
-def _uncounted(spec: JobSpec) -> bool:
-    asks = any(spend.unit is Unit.REQUESTS and spend.estimate is None for spend in spec.budgets)
-    return asks and spec.work.kind in (Kind.COMMAND, Kind.SHELL)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from rota.declare.problems import (
     JOB_NAME,
     BadValue,
     ProblemList,
+    ask,
     between,
     choice,
     or_word,
@@ -23,7 +25,7 @@ from rota.declare.problems import (
 )
 from rota.declare.readers import one_of, read_command, read_env_value, read_keys
 from rota.model.clock import write_duration
-from rota.model.errors import AddressRefused, Problem, did_you_mean
+from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.notifications import CHATS, OF_ITEMS, REMIND, TIMEOUT, Channel, Event, Target, usual_events
 from rota.model.spec import Deliver
 from rota.rules.addresses import read_address
@@ -97,7 +99,7 @@ def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
         return with_chat(found, keys[channel], token=keys.get("token", ""))
     address, secret = keys[channel]
     if address:
-        _judge(address, found.allow_private)
+        ask(partial(read_address, allow_private=found.allow_private), address)
     return replace(found, address=address, address_secret=secret)
 
 
@@ -147,44 +149,22 @@ def _several(value: list[Any]) -> WrittenNotify:
 
 def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list[Problem]:
     """Return the targets that a job names and that the file does not declare."""
-    found = []
-    for name, index in written.names if written is not None else ():
-        if name not in known:
-            hint = did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`")
-            at = () if index is None else (index,)
-            found.append(Problem(f"no target is named {shown(name)}", "target_missing", at=at, hint=hint))
-    return found
+    names = written.names if written is not None else ()
+    return [_no_target(name, known, at=() if index is None else (index,)) for name, index in names if name not in known]
 
 
 def wrong_receivers(written: Deliver | None, known: Collection[str]) -> list[Problem]:
     """Return the targets of `deliver` that the file does not declare."""
-    return [
-        Problem(
-            f"no target is named {shown(name)}",
-            "target_missing",
-            hint=did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`"),
-        )
-        for name in (written.to if written is not None else ())
-        if name not in known
-    ]
+    return [_no_target(name, known) for name in (written.to if written is not None else ()) if name not in known]
+
+
+def _no_target(name: str, known: Collection[str], *, at: KeyPath = ()) -> Problem:
+    hint = did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`")
+    return Problem(f"no target is named {shown(name)}", "target_missing", at=at, hint=hint)
 
 
 def write_target(target: Target) -> dict[str, Any]:
     """Return the keys of a target as a file writes them."""
-    if target.channel in CHATS:
-        keys = _of_any_channel(target) | write_chat(target)
-        return keys | ({"allow_private": list(target.allow_private)} if target.allow_private else {})
-    place = {"secret": target.address_secret} if target.address_secret else target.address
-    keys = _of_any_channel(target)
-    keys[target.channel.value] = list(target.command) if target.channel is Channel.COMMAND else place
-    if target.signing:
-        keys["signing"] = [{"secret": name} for name in target.signing]
-    if target.allow_private:
-        keys["allow_private"] = list(target.allow_private)
-    return keys
-
-
-def _of_any_channel(target: Target) -> dict[str, Any]:
     keys: dict[str, Any] = {}
     if target.on != usual_events(target.channel):
         keys["on"] = [event.value for event in target.on]
@@ -194,6 +174,15 @@ def _of_any_channel(target: Target) -> dict[str, Any]:
         keys["digest"] = list(target.digest) if len(target.digest) > 1 else target.digest[0]
     if target.timeout != TIMEOUT:
         keys["timeout"] = write_duration(target.timeout)
+    if target.channel in CHATS:
+        keys |= write_chat(target)
+    else:
+        place = {"secret": target.address_secret} if target.address_secret else target.address
+        keys[target.channel.value] = list(target.command) if target.channel is Channel.COMMAND else place
+    if target.signing:
+        keys["signing"] = [{"secret": name} for name in target.signing]
+    if target.allow_private:
+        keys["allow_private"] = list(target.allow_private)
     return keys
 
 
@@ -215,7 +204,7 @@ def read_ping(value: Any) -> Target:
     else:
         (address, secret), allowed = _read_place(value), ()
     if address:
-        _judge(address, allowed)
+        ask(partial(read_address, allow_private=allowed), address)
     return Target("ping", Channel.WEBHOOK, address=address, address_secret=secret, allow_private=allowed)
 
 
@@ -241,13 +230,6 @@ def _read_time_of(value: Any, *, key: str, example: str) -> str:
     if not fits or len(hour) > 2 or int(hour) > 23 or int(minute) > 59:
         raise wrong_type(value, "a time of the day", hint=f'write it in quotes: {key}: "{example}"')
     return f"{int(hour):02}:{minute}"
-
-
-def _judge(address: str, allow_private: Collection[str]) -> None:
-    try:
-        read_address(address, allow_private=allow_private)
-    except AddressRefused as error:
-        raise BadValue(error.message, code=error.code, hint=error.hint) from None
 
 
 def _read_name(value: Any) -> str:

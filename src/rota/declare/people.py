@@ -6,8 +6,8 @@ from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from rota.declare.problems import BadValue, ProblemList, read_items, read_text, shown
-from rota.declare.readers import read_env_value, read_keys
+from rota.declare.problems import BadValue, read_items, read_text, shown
+from rota.declare.readers import read_env_value, read_record
 from rota.model.errors import Problem
 from rota.settings import Http, Oidc
 
@@ -86,12 +86,8 @@ def read_oidc(value: Any) -> Oidc:
         "claim": read_text,
         "scope": _scope,
     }
-    with ProblemList() as problems:
-        keys = read_keys(value, readers, problems=problems, hint=OIDC_HINT)
-        missing = [key for key in ("issuer", "client_id") if key not in value]
-        if missing and not problems.mistyped:
-            raise BadValue(f"has no {missing[0]}", code="missing_value", hint=OIDC_HINT)
-    return Oidc(**keys)
+    needs = {"issuer": "has no issuer", "client_id": "has no client_id"}
+    return Oidc(**read_record(value, readers, hint=OIDC_HINT, needs=needs))
 
 
 def _issuer(value: Any) -> str:

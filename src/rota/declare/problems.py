@@ -79,12 +79,12 @@ def wrong_type(value: Any, wanted: str, *, hint: str = "", at: KeyPath = ()) -> 
     return BadValue(f"{shown(value)} is not {wanted}", code="wrong_type", hint=hint, at=at)
 
 
-def ask(reader: Callable[[Any], T], value: Any) -> T:
+def ask(reader: Callable[[Any], T], value: Any, *, at: KeyPath = ()) -> T:
     """Return what `reader` makes of `value`, its error as a refusal."""
     try:
         return reader(value)
     except RotaError as error:
-        raise BadValue(error.message, code=error.code, hint=error.hint) from None
+        raise BadValue(error.message, code=error.code, hint=error.hint, at=at) from None
 
 
 def read_text(value: Any) -> str:

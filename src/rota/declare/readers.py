@@ -42,6 +42,8 @@ from rota.rules.power import BATTERY, read_percent
 from rota.rules.prompts import WRITTEN
 from rota.rules.schedule.cron import check_cron
 
+NONE: Mapping[str, str] = {}
+
 
 def read_keys(
     value: Any,
@@ -65,6 +67,18 @@ def read_keys(
                 guess = known or unknown_key(str(key), list(readers), words)
                 raise BadValue("unknown key", code="unknown_key", hint=guess)
             found[key] = readers[key](value[key])
+    return found
+
+
+def read_record(
+    value: Any, readers: Mapping[str, Reader], *, hint: str, needs: Mapping[str, str] = NONE, known: str = ""
+) -> dict[str, Any]:
+    """Return the keys of a map that is right as a whole; `needs` has the message for the lack of each needed key."""
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint=hint, known=known)
+        for key, message in needs.items():
+            if key not in value and not problems.mistyped:
+                raise BadValue(message, code="missing_value", hint=hint)
     return found
 
 
@@ -227,9 +241,7 @@ def read_limits(value: Any) -> Limits:
     readers = {"memory": read_size, "cpus": _cpus, "processes": _processes}
     if value == {}:
         raise BadValue("names no limit", code="missing_value", hint=LIMITS_HINT)
-    with ProblemList() as problems:
-        found = read_keys(value, readers, problems=problems, hint=LIMITS_HINT)
-    return Limits(**found)
+    return Limits(**read_record(value, readers, hint=LIMITS_HINT))
 
 
 def _cpus(value: Any) -> float:
@@ -253,7 +265,7 @@ def read_sandbox(value: Any) -> Sandbox | None:
         "container": read_text,
         "runtime": _runtime,
         "network": _network,
-        "write": _write_paths,
+        "write": list_of("write", read_text),
         "user": read_text,
         "memory": read_size,
         "cpus": _cpus,
@@ -289,10 +301,6 @@ def _check_sandbox(found: Mapping[str, Any]) -> None:
         raise BadValue(message, code="conflict", hint="write `network: on` or `off`", at=("network",))
     elif found.get("container", "").startswith("-"):
         raise BadValue("the name of an image does not begin with `-`", code="invalid_value", at=("container",))
-
-
-def _write_paths(value: Any) -> tuple[str, ...]:
-    return tuple(list_of("write", read_text)(value))
 
 
 def _runtime(value: Any) -> str:
@@ -404,12 +412,9 @@ PACE_HINT = "write pace: {min: 5m, max: 1d}"
 
 def read_pace(value: Any) -> Pace:
     """Return the bounds of the waits that runs choose: {min, max}."""
-    with ProblemList() as problems:
-        readers = {"min": read_duration, "max": read_duration}
-        found = read_keys(value, readers, problems=problems, hint=PACE_HINT, known="a pace has a min and a max")
-        missing = [name for name in readers if name not in value]
-        if missing and not problems.mistyped:
-            raise BadValue(f"has no {missing[0]}", code="missing_value", hint=PACE_HINT)
+    readers = {"min": read_duration, "max": read_duration}
+    needs = {"min": "has no min", "max": "has no max"}
+    found = read_record(value, readers, hint=PACE_HINT, needs=needs, known="a pace has a min and a max")
     if found["min"] > found["max"]:
         raise BadValue("min is longer than max", code="conflict", hint=PACE_HINT)
     return Pace(**found)
@@ -446,31 +451,25 @@ def _checked_cron(text: str) -> str:
     return check_cron(text)
 
 
-NEVER = "never"
+NO_ACTIVE = "has no `active`"
 MODES = tuple(mode.value for mode in Mode)
 SPELLINGS = {f"interval_{mode}": mode for mode in MODES}
 """Accepted spellings of the keys of an interval by mode."""
 _MAP = "`interval: {active: 15s, idle: 60s, dormant: never}`"
 
+
 def read_interval(value: Any) -> timedelta | ByMode:
     """Return the duration of an interval, or those of its modes."""
     if not isinstance(value, Mapping):
         return read_duration(value)
-    with ProblemList() as problems:
-        found = read_keys(value, dict.fromkeys(MODES, or_word(NEVER, read_duration)), problems=problems, hint=f"write {_MAP}")
-        if Mode.ACTIVE not in value and not problems.mistyped:
-            raise _no_active()
-    return by_mode(found)
-
-
-def _no_active() -> BadValue:
-    return BadValue("has no `active`", code="missing_value", hint=f"write {_MAP}")
+    readers = dict.fromkeys(MODES, or_word("never", read_duration))
+    return by_mode(read_record(value, readers, hint=f"write {_MAP}", needs={Mode.ACTIVE: NO_ACTIVE}))
 
 
 def by_mode(given: Mapping[str, timedelta | None]) -> ByMode:
     """Return the interval of every mode: one that is not given is that of the livelier mode before it."""
     if Mode.ACTIVE not in given:
-        raise _no_active()
+        raise BadValue(NO_ACTIVE, code="missing_value", hint=f"write {_MAP}")
     active = given[Mode.ACTIVE]
     idle = given.get(Mode.IDLE, active)
     found = ByMode(active, idle, given.get(Mode.DORMANT, idle))

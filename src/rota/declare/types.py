@@ -1,6 +1,6 @@
 """The types of values in a file, each with its reader and its JSON Schema."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ def either(*schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def closed(
-    properties: dict[str, Any], *, needs: Sequence[str] = (), one_of: Sequence[str] = (), **rules: Any
+    properties: dict[str, Any], *, needs: Sequence[str] = (), one_of: Iterable[str] = (), **rules: Any
 ) -> dict[str, Any]:
     """Return the schema of a map with these keys alone: it has all that it `needs`, and exactly one of `one_of`."""
     found: dict[str, Any] = {"type": "object", "properties": properties}

@@ -1,5 +1,7 @@
 """Numbers for people: counts with their noun, money and sizes."""
 
+from collections.abc import Sequence
+
 from rota.model.budgets import MILLION
 
 CENTS, HUNDREDTHS = 100_000, 1_000
@@ -12,6 +14,16 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     ('1 job', '1,200 jobs', '2 runs wait')
     """
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names and the number of the others.
+
+    >>> listed(["a", "b", "c"], 2), listed(["a"])
+    ('a, b and 1 more', 'a')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def say_money(millionths: int) -> str:

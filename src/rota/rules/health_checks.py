@@ -7,6 +7,8 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
+from rota.model.amounts import listed
+
 FIXED_SQLITE = (3, 51, 3)
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "9p", "virtiofs", "vboxsf"}
@@ -263,6 +265,4 @@ def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: boo
 
 
 def _verb(names: Sequence[str], one: str, many: str) -> str:
-    more = len(names) - NAMES_SHOWN
-    shown = ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"{shown} {one if len(names) == 1 else many}" if names else ""
+    return f"{listed(names, NAMES_SHOWN)} {one if len(names) == 1 else many}" if names else ""

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.declare.importers import launchd
-from rota.declare.importers.calendar import Unmappable, cron_of, parse_calendar, reading_of
+from rota.declare.importers.calendar import cron_of, parse_calendar, reading_of
 from rota.declare.importers.systemd import seconds_of
-from rota.declare.importers.translation import CronLibrary, library_reading
+from rota.declare.importers.translation import CronLibrary, Unmappable, library_reading
 
 BERLIN = "Europe/Berlin"
 

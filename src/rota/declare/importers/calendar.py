@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import islice
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from rota.declare.importers.translation import Reading, duration_text
+from rota.declare.importers.translation import Reading, Unmappable, duration_text, taken_from
 from rota.model.errors import InvalidTimezone
 from rota.rules.schedule.timezone import zone
 
@@ -29,14 +29,6 @@ _WEEKS = {frozenset(range(7 * week + 1, 7 * week + 8)): week + 1 for week in ran
 """The days of each whole week of a month: with a weekday they are its n-th of the month."""
 _PART = re.compile(r"(?:(?P<all>\*)|(?P<first>\d+)(?:\.\.(?P<last>\d+))?)(?:/(?P<step>\d+))?")
 _LAST_YEAR = 9000
-
-
-class Unmappable(Exception):
-    """An entry that cannot be mapped: why, and its line."""
-
-    def __init__(self, why: str, *, line: int = 0) -> None:
-        super().__init__(why)
-        self.line = line
 
 
 class CalendarSpec(Struct, frozen=True):
@@ -235,11 +227,7 @@ def _field(values: frozenset[int] | None, low: int, high: int) -> str:
 
 def reading_of(specs: Sequence[CalendarSpec], timezone: str) -> Reading:
     """Return the reading of calendar times in a zone, each at its full minute where it has one second."""
-
-    def read(after: datetime, count: int) -> list[datetime]:
-        return list(islice(_instants(specs, zone(timezone), after), count))
-
-    return read
+    return taken_from(partial(_instants, specs, zone(timezone)))
 
 
 def _instants(specs: Sequence[CalendarSpec], tz: ZoneInfo, after: datetime) -> Iterator[datetime]:

@@ -6,24 +6,22 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import AGENT_KEPT, plain_prompt, translate_entries
 from rota.declare.importers.translation import (
     ImportedJob,
     KeptKey,
     Remark,
-    Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     cron_reading,
     first_of,
     instant_from,
     plain_defaults,
-    remark,
+    readable_cron,
     slug_for,
 )
-from rota.model.errors import InvalidCron
-from rota.rules.schedule.cron import check_cron
 
 _FRONT = re.compile(r"---\n(?P<head>.*?)\n---\n(?P<body>.*)", re.DOTALL)
 _KNOWN = {"id", "cron", "prompt", "createdAt", "lastFiredAt", "recurring", "permanent", "durable", "agentId"}
@@ -49,14 +47,9 @@ def import_claude(source: Source) -> Translation:
             defaults=_DEFAULTS,
             kept=_KEPT,
         )
-    return Translation(
-        read=1,
-        sections=(Section("timezone", source.timezone), Section("defaults", _DEFAULTS)),
-        jobs=(_skill(source),),
-        timezone=source.timezone,
-        kept=_KEPT,
-        by_hand=(_told_without_times(source),),
-    )
+    told = "the times of a task are not in its SKILL.md: write `cron:` into the job"
+    found = TranslationDraft([_skill(source)], [Remark(1, told, source.file)])
+    return found.translation(source.timezone, _DEFAULTS, read=1, kept=_KEPT)
 
 
 def _job(
@@ -66,11 +59,7 @@ def _job(
     prompt, expression = str(body.get("prompt") or "").strip(), str(body.get("cron") or "")
     if not prompt:
         raise Unmappable("it has no prompt")
-    try:
-        check_cron(expression)
-    except InvalidCron as error:
-        raise Unmappable(f"{error.message}; {error.hint}") from None
-    keys: dict[str, Any] = {"cron": " ".join(expression.split()), **plain_prompt(prompt)}
+    keys: dict[str, Any] = {"cron": readable_cron(expression), **plain_prompt(prompt)}
     if not body.get("recurring"):
         keys["run_once"] = True
     elif not body.get("permanent"):
@@ -87,14 +76,10 @@ def _job(
 
 def _skill(source: Source) -> ImportedJob:
     """Return the task of a SKILL.md, without its times: they are not in that file."""
-    found = _FRONT.fullmatch(source.content.decode("utf-8", "replace").replace("\r\n", "\n"))
+    found = _FRONT.fullmatch(source.text.replace("\r\n", "\n"))
     head = dict(re.findall(r"^(\w+):\s*(.+?)\s*$", found["head"], re.MULTILINE)) if found else {}
     name = slug_for(head.get("name", "task").strip("\"'"), taken=())
-    keys = plain_prompt((found["body"] if found else source.content.decode("utf-8", "replace")).strip())
+    keys = plain_prompt((found["body"] if found else source.text).strip())
     if head.get("description"):
         keys["description"] = head["description"].strip("\"'")[:1000]
     return ImportedJob(name, 1, keys)
-
-
-def _told_without_times(source: Source) -> Remark:
-    return remark(1, "the times of a task are not in its SKILL.md: write `cron:` into the job", file=source.file)

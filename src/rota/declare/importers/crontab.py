@@ -1,8 +1,9 @@
-"""Import of a crontab."""
+"""Import of a crontab and of an anacrontab."""
 
 import re
 import shlex
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct, field
@@ -11,17 +12,23 @@ from msgspec.structs import replace
 from rota.declare.applicability import secret_in
 from rota.declare.importers.names import flock_options, name_for
 from rota.declare.importers.translation import (
+    NO_VARIABLE,
     ImportedJob,
     KeptKey,
+    Reading,
     Remark,
     Section,
     Source,
     Translation,
+    TranslationDraft,
+    comments_above,
     cron_reading,
-    remark,
+    is_variable,
+    plain_defaults,
     remark_of,
+    slug_for,
 )
-from rota.declare.problems import ENV_NAME, REBOOT
+from rota.declare.problems import REBOOT
 from rota.declare.yaml import decode
 from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
 from rota.rules.schedule.cron import check_cron
@@ -74,9 +81,8 @@ def read_crontab(content: bytes, *, file: str, system: bool = False) -> Crontab:
     if len(content) > SIZE_LIMIT:
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint="a crontab is never that large")])
     reading = _CrontabReader(file, system=system)
-    for number, line in enumerate(
-        decode(content, file, hint="convert it first: iconv -f latin1 -t utf-8").split("\n"), start=1
-    ):
+    text = decode(content, file, hint="convert it first: iconv -f latin1 -t utf-8")
+    for number, line in enumerate(text.split("\n"), start=1):
         reading.line(number, line.rstrip("\r"))
     return reading.result()
 
@@ -101,7 +107,8 @@ class _CrontabReader:
         if text.startswith("#"):
             self._comment(number, text[1:].strip())
         elif not text:
-            self._gap()
+            if not self.entries:  # the comments before a gap are about the file
+                self.header, self.pending = [*self.header, *self.pending], []
         elif found := _VARIABLE.fullmatch(line):
             self._variable(Variable(number, _unquoted(found["name"]), _unquoted(found["value"])))
         else:
@@ -122,11 +129,6 @@ class _CrontabReader:
 
     def _variables(self) -> dict[str, str]:
         return {variable.name: variable.value for variable in self.variables}
-
-    def _gap(self) -> None:
-        if not self.entries:
-            self.header += self.pending
-            self.pending = []
 
     def _variable(self, variable: Variable) -> None:
         self.header += self.pending
@@ -239,6 +241,9 @@ CRON_PATH = "/usr/bin:/bin"
 CRON_SHELL = "/bin/sh"
 ROOT = "root"
 _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
+_MAIL_BY_NOTIFY = (
+    "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` send mail for failures"
+)
 _CRON_ONLY = frozenset({*_MAIL, "CRON_TZ", "RANDOM_DELAY", "LOGNAME", "USER"})
 _SILENT = re.compile(
     r"\s*(?:>>?\s*/dev/null\s+2>\s*(?:&1|/dev/null)|&>>?\s*/dev/null|2>\s*/dev/null\s+>\s*/dev/null)\s*$"
@@ -273,7 +278,7 @@ def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Trans
     left_out = [remark_of(problem) for problem in crontab.problems]
     for entry in crontab.entries:
         if trouble := _unmappable(entry):
-            left_out.append(remark(entry.line, trouble))
+            left_out.append(Remark(entry.line, trouble))
             continue
         name = name_for(entry.command, taken=[job.name for job in jobs])
         keys, remarks = _job(name, entry, of_file=of_file)
@@ -282,7 +287,7 @@ def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Trans
         if entry.cron != REBOOT:
             reading = cron_reading(entry.cron, keys.get("timezone", of_file.timezone))
         jobs.append(ImportedJob(name, entry.line, keys, entry.comments, reading))
-    by_hand += [remark(line, "looks like a disabled entry: omitted") for line in crontab.disabled]
+    by_hand += [Remark(line, "looks like a disabled entry: omitted") for line in crontab.disabled]
     mail = [f"not mapped: {one.name}={one.value}" for one in crontab.variables if one.name in _MAIL and one.value]
     return Translation(
         read=len(crontab.entries) + len(crontab.problems),
@@ -298,34 +303,29 @@ def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Trans
 
 
 def _setting(variables: Mapping[str, str], timezone: str) -> _Setting:
-    own = {name: value for name, value in variables.items() if name not in _CRON_ONLY and _can_be_set(name)}
+    own = {name: value for name, value in variables.items() if name not in _CRON_ONLY and is_variable(name)}
     shell = own.get("SHELL") or CRON_SHELL
     named = {name: {"secret": name} if secret_in(value) else value for name, value in own.items()}
     env = {"PATH": CRON_PATH, "SHELL": shell, **named}
     return _Setting(env, shell, own.get("HOME") or "~", variables.get("CRON_TZ") or timezone)
 
 
-def _can_be_set(name: str) -> bool:
-    return bool(ENV_NAME.fullmatch(name)) and not name.startswith("ROTA_")
-
-
 def _about(variable: Variable) -> list[Remark]:
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
-        told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` send mail for failures"
-        return [remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
+        return [Remark(variable.line, f"{shown} is not mapped: {_MAIL_BY_NOTIFY}")] if variable.value else []
     if name == "RANDOM_DELAY":
-        return [remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
+        return [Remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
     if name in ("LOGNAME", "USER"):
-        return [remark(variable.line, f"{shown} is not mapped: cron ignored it; the user is that of the scheduler")]
+        return [Remark(variable.line, f"{shown} is not mapped: cron ignored it; the user is that of the scheduler")]
     if name == "TZ":
-        return [remark(variable.line, f"{shown} applies to the commands only, as in cron; times follow `timezone`")]
-    if _can_be_set(name) and secret_in(variable.value):
+        return [Remark(variable.line, f"{shown} applies to the commands only, as in cron; times follow `timezone`")]
+    if is_variable(name) and secret_in(variable.value):
         told = f"`rota secrets set {name}` stores it, and jobs refer to it by name"
-        return [remark(variable.line, f"{name} looks like a secret: {told}")]
-    if name == "CRON_TZ" or _can_be_set(name):
+        return [Remark(variable.line, f"{name} looks like a secret: {told}")]
+    if name == "CRON_TZ" or is_variable(name):
         return []
-    return [remark(variable.line, f"{shown} is not mapped: no variable of a job can have this name")]
+    return [Remark(variable.line, f"{shown} is not mapped: {NO_VARIABLE}")]
 
 
 def _unmappable(entry: CrontabEntry) -> str:
@@ -345,7 +345,7 @@ def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str
     if {"-n", "--nb", "--nonblock"} & set(flock_options(entry.command)):
         keys["overlap"] = "forbid"
         told = "a start during a run is SKIPPED `overlap`, where flock would fail; you may remove flock"
-        remarks.append(remark(entry.line, f"`flock -n` of {name} is `overlap: forbid`: {told}"))
+        remarks.append(Remark(entry.line, f"`flock -n` of {name} is `overlap: forbid`: {told}"))
     if own.timezone != of_file.timezone and entry.cron != REBOOT:
         keys["timezone"] = own.timezone
     if own.shell != of_file.shell:
@@ -358,7 +358,7 @@ def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str
         keys["enabled"] = False
         recipe = f"shell: sudo -u {shlex.quote(entry.user)} -H {own.shell} -c {shlex.quote(shell)}"
         remarks.append(
-            remark(
+            Remark(
                 entry.line,
                 f"{name} ran as {entry.user}: a job runs as the scheduler's user, so it is disabled; "
                 f"let the scheduler be {entry.user}, or write `{recipe}` and allow that in sudoers",
@@ -372,14 +372,14 @@ def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Remark]]:
     if background := _BACKGROUND.search(text):
         text = text[: background.start()].rstrip()
         told = "otherwise the run kills its background processes"
-        remarks.append(remark(entry.line, f"`&` dropped from {name}: {told}"))
+        remarks.append(Remark(entry.line, f"`&` dropped from {name}: {told}"))
     if silent := _SILENT.search(text):
         told = f"rota keeps the output (rota logs {name})"
-        remarks.append(remark(entry.line, f"`{silent[0].strip()}` dropped from {name}: {told}"))
+        remarks.append(Remark(entry.line, f"`{silent[0].strip()}` dropped from {name}: {told}"))
         text = text[: silent.start()].rstrip()
     if entry.stdin is not None:
         text = with_input(text, entry.stdin)
-        remarks.append(remark(entry.line, f"`%` of {name} is written as a here-document: the lines it reads"))
+        remarks.append(Remark(entry.line, f"`%` of {name} is written as a here-document: the lines it reads"))
     return text or ":", remarks
 
 
@@ -411,13 +411,112 @@ def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, .
 
 
 def _sections(of_file: _Setting) -> tuple[Section, ...]:
-    defaults = {
-        "timeout": "never",
-        "retry": False,
-        "misfire": "skip",
-        "overlap": "allow",
-        "shell_with": [of_file.shell, "-c"],
-        "cwd": of_file.home,
-        "env": dict(of_file.env),
-    }
+    usual = plain_defaults(misfire="skip", overlap="allow")
+    defaults = {**usual, "shell_with": [of_file.shell, "-c"], "cwd": of_file.home, "env": dict(of_file.env)}
     return Section("timezone", of_file.timezone), Section("defaults", defaults)
+
+
+# Anacron
+
+
+_ANACRON_VARIABLE = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>.*?)\s*")
+_ANACRON_JOB = re.compile(r"\s*(?P<period>\d+|@\w+)\s+(?P<delay>\d+)\s+(?P<id>\S+)\s+(?P<command>.*\S)\s*")
+_PERIODS = {"@daily": 1, "@weekly": 7}
+_CALENDAR = {"@monthly": "1 * *", "@yearly": "1 1 *", "@annually": "1 1 *"}
+_ANACRON_ONLY = {
+    *("START_HOURS_RANGE", "RANDOM_DELAY", "MAILTO", "MAILFROM", "SHELL", "PATH", "HOME", "LOGNAME", "NO_MAIL_OUTPUT")
+}
+FIRST_HOUR = 3
+"""The hour of a job where the file has no START_HOURS_RANGE; anacron itself then takes the first hour of the day."""
+_ANACRON_KEPT = (
+    KeptKey("timeout: never", "anacron had none; rota's default is 10 min"),
+    KeptKey("retry: false", "anacron never retried; rota's default is 3 attempts"),
+    KeptKey("misfire: once", "as in anacron: what was missed while the machine was off runs once"),
+    KeptKey("shell_with", "anacron's shell; rota's default stops at the first error (-e)"),
+)
+
+
+def import_anacron(source: Source) -> Translation:
+    """Return the translation of an anacrontab."""
+    lines, draft, read = source.text.splitlines(), TranslationDraft(), 0
+    variables: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        if found := _ANACRON_VARIABLE.fullmatch(line):
+            variables[found["name"]] = found["value"].strip("\"'")
+            draft.by_hand += _about_anacron(number, found["name"], variables[found["name"]])
+            continue
+        read += 1
+        match = _ANACRON_JOB.fullmatch(line)
+        if match is None:
+            why = "is not an entry of anacron: a period in days, a delay in minutes, a name and a command"
+            draft.left_out.append(Remark(number, f"`{line.strip()}` {why}"))
+        elif trouble := _trouble(match["period"]):
+            draft.left_out.append(Remark(number, f"{match['id']}: {trouble}"))
+        else:
+            days = _PERIODS.get(match["period"]) or (int(match["period"]) if match["period"].isdigit() else 0)
+            name, keys = slug_for(match["id"], taken=draft.names), _anacron_keys(match, days, variables, source)
+            reading = _anacron_reading(match["period"], days, source.timezone)
+            draft.jobs.append(ImportedJob(name, number, keys, comments_above(lines, number), reading, by_day=True))
+    return draft.translation(source.timezone, _anacron_defaults(variables), read=read, kept=_ANACRON_KEPT)
+
+
+def _about_anacron(line: int, name: str, value: str) -> list[Remark]:
+    why = NO_VARIABLE if name not in _ANACRON_ONLY and not is_variable(name) else ""
+    if name in ("MAILTO", "MAILFROM") and value:
+        why = _MAIL_BY_NOTIFY
+    if name == "LOGNAME":
+        why = "the user is that of the scheduler"
+    return [Remark(line, f"{name}={value} is not mapped: {why}")] if why else []
+
+
+def _trouble(period: str) -> str:
+    if period.startswith("@") and period not in {**_PERIODS, **_CALENDAR}:
+        return f"{period} is not a period of anacron"
+    return "a period of 0 days never ends" if period == "0" else ""
+
+
+def _anacron_keys(match: re.Match[str], days: int, variables: Mapping[str, str], source: Source) -> dict[str, Any]:
+    period, delay = match["period"], int(match["delay"])
+    first, _, last = variables.get("START_HOURS_RANGE", "").partition("-")
+    hour = min((int(first) if first.isdigit() and last.isdigit() else FIRST_HOUR) + delay // 60, 23)
+    keys: dict[str, Any]
+    if period in _CALENDAR or days == 1:
+        keys = {"cron": f"{delay % 60} {hour} {_CALENDAR.get(period, '* * *')}"}
+    else:
+        begin = f"{source.now.astimezone(zone(source.timezone)):%Y-%m-%d} {hour:02}:{delay % 60:02}"
+        keys = {"interval": f"{days}d", "anchor": "fixed", "start_at": begin}
+    if (random := variables.get("RANDOM_DELAY", "0")).isdigit() and int(random):
+        keys["jitter"] = f"{random}m"
+    return {**keys, "shell": match["command"]}
+
+
+def _anacron_reading(period: str, days: int, timezone: str) -> Reading:
+    """Return anacron's own rule on a machine that is always on: a job runs on the first day after its period."""
+
+    def read(after: datetime, count: int) -> list[datetime]:
+        day = after.astimezone(zone(timezone)).replace(hour=12, minute=0, second=0, microsecond=0)
+        last, found = day, list[datetime]()
+        while len(found) < count:
+            day += timedelta(days=1)
+            if period in ("@yearly", "@annually"):
+                due = day.year != last.year
+            elif period == "@monthly":
+                due = (day.year, day.month) != (last.year, last.month)
+            else:
+                due = (day.date() - last.date()).days >= days
+            if due:
+                last = day
+                found.append(day)
+        return found
+
+    return read
+
+
+def _anacron_defaults(variables: Mapping[str, str]) -> dict[str, Any]:
+    shell = variables.get("SHELL") or CRON_SHELL
+    others = {name: value for name, value in variables.items() if name not in _ANACRON_ONLY and is_variable(name)}
+    env = {"PATH": variables.get("PATH") or CRON_PATH, "SHELL": shell, **others}
+    defaults = {**plain_defaults(misfire="once"), "shell_with": [shell, "-c"]}
+    return {**defaults, "cwd": variables.get("HOME") or "/", "env": env}

@@ -5,28 +5,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import map_of
 from rota.declare.importers.translation import (
+    NO_VARIABLE,
     ImportedJob,
     KeptKey,
     Reading,
     Remark,
-    Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     comments_above,
     cron_reading,
     duration_text,
+    is_variable,
     plain_defaults,
-    remark,
+    readable_cron,
     slug_for,
 )
-from rota.declare.problems import ENV_NAME
 from rota.declare.yaml import Document, parse
-from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
-from rota.rules.schedule.cron import check_cron
-from rota.rules.schedule.timezone import zone
+from rota.model.errors import FileProblems, Problem
 
 _CHECKOUT = "actions/checkout"
 _SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -53,49 +52,34 @@ def import_github(source: Source) -> Translation:
     if not isinstance(map_of(on).get("schedule"), list) or not isinstance(data.get("jobs"), dict):
         hint = "it needs `on: {schedule: [{cron: …}]}` and `jobs:`"
         raise FileProblems([Problem("has no schedule or no jobs", "import_file", source.file, 1, 1, hint=hint)])
-    by_hand, left_out, jobs = list[Remark](), list[Remark](), list[ImportedJob]()
+    found = TranslationDraft()
     key = "on" if "on" in data else "true"
-    when, reading = _when(map_of(on)["schedule"], document, key, left_out)
+    when, reading = _when(map_of(on)["schedule"], document, key, found.left_out)
     title = str(data.get("name") or "")
     for name, body in data["jobs"].items():
         line = document.position(("jobs", name))[0]
         if not when:
-            left_out.append(remark(line, f"{name}: the workflow has no time that can be mapped"))
+            found.left_out.append(Remark(line, f"{name}: the workflow has no time that can be mapped"))
             continue
         try:
             keys, told = _job(str(name), map_of(body), data, document)
         except Unmappable as error:
-            left_out.append(remark(error.line or line, f"{name}: {error}"))
+            found.left_out.append(Remark(error.line or line, f"{name}: {error}"))
             continue
-        by_hand += told
-        own = slug_for(
-            f"{title} {name}" if len(data["jobs"]) > 1 and title else title or name, taken=[j.name for j in jobs]
-        )
-        comments = comments_above(source.content.decode("utf-8", "replace").splitlines(), line)
-        jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
+        found.by_hand += told
+        own = slug_for(f"{title} {name}" if len(data["jobs"]) > 1 and title else title or name, taken=found.names)
+        comments = comments_above(source.text.splitlines(), line)
+        found.jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
     if "concurrency" in data:
         told_once = "concurrency is not mapped: `overlap: forbid` is rota's default, `replace` ends the running one"
-        by_hand.append(remark(document.position(("concurrency",))[0], told_once))
+        found.by_hand.append(Remark(document.position(("concurrency",))[0], told_once))
     for trigger in map_of(on):
         if trigger not in ("schedule", "workflow_dispatch"):
-            by_hand.append(
-                remark(document.position((key, trigger))[0], f"on.{trigger} is not mapped: rota starts jobs at times")
+            found.by_hand.append(
+                Remark(document.position((key, trigger))[0], f"on.{trigger} is not mapped: rota starts jobs at times")
             )
-    return Translation(
-        read=len(data["jobs"]),
-        sections=(
-            Section("timezone", "UTC"),
-            Section(
-                "defaults",
-                {**plain_defaults(misfire="skip"), "timeout": "6h", "shell_with": ["bash", "-eo", "pipefail", "-c"]},
-            ),
-        ),
-        jobs=tuple(jobs),
-        timezone="UTC",
-        kept=_KEPT,
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
-    )
+    defaults = {**plain_defaults(misfire="skip"), "timeout": "6h", "shell_with": ["bash", "-eo", "pipefail", "-c"]}
+    return found.translation("UTC", defaults, read=len(data["jobs"]), kept=_KEPT)
 
 
 def _when(
@@ -107,28 +91,24 @@ def _when(
         line = document.position((key, "schedule", index, "cron"))[0]
         expression, timezone = str(map_of(entry).get("cron", "")), str(map_of(entry).get("timezone") or "UTC")
         try:
-            check_cron(expression)
-            zone(timezone)
-        except (InvalidCron, InvalidTimezone) as error:
-            left_out.append(remark(line, f"cron {expression!r}: {error.message}; {error.hint}"))
+            plain = readable_cron(expression, timezone)
+        except Unmappable as error:
+            left_out.append(Remark(line, f"cron {expression!r}: {error}"))
             continue
         if zones and timezone not in zones:
             left_out.append(
-                remark(line, f"cron {expression!r}: another timezone than the times before it; a job has one")
+                Remark(line, f"cron {expression!r}: another timezone than the times before it; a job has one")
             )
             continue
         zones.add(timezone)
-        found.append(" ".join(expression.split()))
+        found.append(plain)
     if not found:
         return {}, None
     (timezone,) = zones
     keys: dict[str, Any] = {"cron": found[0] if len(found) == 1 else found}
     keys |= {"timezone": timezone} if timezone != "UTC" else {}
-    return keys, _union([cron_reading(one, timezone) for one in found])
-
-
-def _union(readings: Sequence[Reading]) -> Reading:
-    return lambda after, count: sorted({at for one in readings for at in one(after, count)})[:count]
+    readings = [cron_reading(one, timezone) for one in found]
+    return keys, lambda after, count: sorted({at for one in readings for at in one(after, count)})[:count]
 
 
 def _job(
@@ -139,12 +119,13 @@ def _job(
     def tell(path: tuple[str | int, ...], text: str) -> None:
         own = ("jobs", name, *path)
         of_workflow = path if path and own not in document.keys and path in document.keys else own
-        told.append(remark(document.position(of_workflow)[0], f"{name}: {text}"))
+        told.append(Remark(document.position(of_workflow)[0], f"{name}: {text}"))
 
     steps = body.get("steps")
     if not isinstance(steps, list):
         raise Unmappable("it has no steps: a reusable workflow cannot be mapped")
-    script, whole = _script(steps, tell, folder=_folder(workflow, body))
+    own, usual = (_run_defaults(one).get("working-directory") for one in (body, workflow))
+    script, whole = _script(steps, tell, folder=str(own or usual or ""))
     if not script:
         raise Unmappable("none of its steps is a `run:`; actions run on GitHub alone")
     keys: dict[str, Any] = {"shell": script}
@@ -168,10 +149,6 @@ def _job(
 
 def _run_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return map_of(map_of(body.get("defaults")).get("run"))
-
-
-def _folder(workflow: Mapping[str, Any], body: Mapping[str, Any]) -> str:
-    return str(_run_defaults(body).get("working-directory") or _run_defaults(workflow).get("working-directory") or "")
 
 
 def _shell(body: Mapping[str, Any]) -> bool:
@@ -211,8 +188,8 @@ def _environment(env: Mapping[str, Any], tell: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in env.items():
         secret = _SECRET.fullmatch(str(value).strip())
-        if not ENV_NAME.fullmatch(str(name)) or str(name).startswith("ROTA_"):
-            tell(("env", name), f"env {name} is not mapped: no variable of a job can have this name")
+        if not is_variable(str(name)):
+            tell(("env", name), f"env {name} is not mapped: {NO_VARIABLE}")
         elif secret:
             found[name] = {"secret": secret[1]}
         elif _EXPRESSION.search(str(value)):

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import access_for, map_of, plain_prompt, texts_of
 from rota.declare.importers.translation import (
     CronLibrary,
@@ -18,16 +17,18 @@ from rota.declare.importers.translation import (
     Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     comments_above,
     every,
     free_name,
     library_reading,
     plain_defaults,
+    readable_cron,
 )
 from rota.declare.yaml import Document, parse
 from rota.model.clock import parse_duration
-from rota.model.errors import FileProblems, InvalidCron, Problem, RotaError
-from rota.rules.schedule.cron import check_cron
+from rota.model.errors import FileProblems, Problem, RotaError
 
 _ACCESS = {
     **dict.fromkeys(("default", "plan", "dontAsk", "delegate"), "read"),
@@ -76,14 +77,12 @@ class _Agent(Struct, frozen=True):
 
 
 class _Import:
-    """One pass over the agents; collects jobs and remarks."""
+    """One pass over the agents and fleets; a path is relative to the fleet that names it."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.jobs: list[ImportedJob] = []
+        self.draft = TranslationDraft()
         self.agents: dict[str, Any] = {}
-        self.by_hand: list[Remark] = []
-        self.left_out: list[Remark] = []
         self.read = 0
 
     def take(self, agent: _Agent) -> None:
@@ -100,17 +99,17 @@ class _Import:
             line = agent.line("default_prompt")
             keys = {**plain_prompt(str(body["default_prompt"]).strip()), "agent": agent.name}
             self._add(agent, agent.name, line, keys, None)
-            told = f"{agent.name}: default_prompt is a job without a schedule: `rota run {self.jobs[-1].name}`"
+            told = f"{agent.name}: default_prompt is a job without a schedule: `rota run {self.draft.jobs[-1].name}`"
             self.tell(agent, line, told)
 
     def tell(self, agent: _Agent, line: int, text: str) -> None:
         """Add a remark on a line of the agent's file."""
-        self.by_hand.append(Remark(line, text, agent.document.file))
+        self.draft.by_hand.append(Remark(line, text, agent.document.file))
 
     def _add(self, agent: _Agent, name: str, line: int, keys: dict[str, Any], reading: Reading | None) -> None:
-        free = free_name(name, taken=[job.name for job in self.jobs])
+        free = free_name(name, taken=self.draft.names)
         comments = comments_above(agent.lines, line)
-        self.jobs.append(ImportedJob(free, line, keys, comments, reading, file=agent.document.file))
+        self.draft.jobs.append(ImportedJob(free, line, keys, comments, reading, file=agent.document.file))
 
     def _agent_keys(self, agent: _Agent) -> dict[str, Any]:
         body = agent.body
@@ -163,7 +162,7 @@ class _Import:
             when, reading = _when(schedule, self.source.timezone)
             source = self._work_source(agent, schedule.get("work_source") or agent.body.get("work_source"), name)
         except Unmappable as error:
-            self.left_out.append(Remark(line, f"{full}: {error}", agent.document.file))
+            self.draft.left_out.append(Remark(line, f"{full}: {error}", agent.document.file))
             return
         keys: dict[str, Any] = {**when, "agent": agent.name}
         prompt = schedule.get("prompt") or agent.body.get("default_prompt") or _TASK
@@ -195,57 +194,7 @@ class _Import:
             self.tell(agent, agent.line("schedules", name), told)
         return {"work_source": found}
 
-
-def _system_prompt(body: Mapping[str, Any]) -> str:
-    identity = map_of(body.get("identity"))
-    who = [f"Your {key}: {identity[key]}." for key in ("name", "role", "personality") if identity.get(key)]
-    parts = (" ".join(who), str(body.get("system_prompt") or "").strip())
-    return "\n\n".join(part for part in parts if part)
-
-
-def import_herdctl(source: Source) -> Translation:
-    """Return the translation of a fleet (`herdctl.yaml`) with its agents and fleets, or of one agent."""
-    document = _document(source.content, source.file)
-    found = _Import(source)
-    if isinstance(document.data.get("agents"), list) or isinstance(document.data.get("fleets"), list):
-        _Fleet(found, source).take(document, folder="", prefix="", defaults={}, above=(source.file,))
-    elif "name" in document.data:
-        found.take(_agent(document, source.content, {}, {}, name=str(document.data["name"])))
-    else:
-        hint = "a fleet has a list of `agents:`, an agent has a `name:`"
-        raise FileProblems([Problem("is neither a fleet nor an agent", "import_file", source.file, 1, 1, hint=hint)])
-    return Translation(
-        read=found.read,
-        sections=(
-            Section("timezone", source.timezone),
-            Section("defaults", {"retry": plain_defaults()["retry"]}),
-            Section("agents", found.agents),
-        ),
-        jobs=tuple(found.jobs),
-        timezone=source.timezone,
-        kept=_KEPT,
-        by_hand=tuple(found.by_hand),
-        left_out=tuple(found.left_out),
-    )
-
-
-def _document(content: bytes, file: str) -> Document:
-    document = parse(content, file)
-    if document.problems:
-        raise FileProblems(document.problems)
-    if not isinstance(document.data, dict):
-        raise FileProblems([Problem("is not a map of keys", "import_file", file, 1, 1)])
-    return document
-
-
-class _Fleet:
-    """The files of a fleet; a path is relative to the fleet that names it."""
-
-    def __init__(self, found: _Import, source: Source) -> None:
-        self.found = found
-        self.source = source
-
-    def take(
+    def take_fleet(
         self, fleet: Document, *, folder: str, prefix: str, defaults: Mapping[str, Any], above: tuple[str, ...]
     ) -> None:
         """Add the agents of a fleet, then those of its fleets: `prefix` stands before their names."""
@@ -253,7 +202,7 @@ class _Fleet:
         for key in fleet.data:
             if key not in ("version", "fleet", "defaults", "agents", "fleets", "working_directory"):
                 told = f"{key} of the fleet is not mapped"
-                self.found.by_hand.append(Remark(fleet.position((key,))[0], told, fleet.file))
+                self.draft.by_hand.append(Remark(fleet.position((key,))[0], told, fleet.file))
         for kind in ("agents", "fleets"):
             references = fleet.data.get(kind)
             for index, reference in enumerate(references if isinstance(references, list) else []):
@@ -267,10 +216,10 @@ class _Fleet:
                 if kind == "agents":
                     name = self._name(prefix, str(document.data.get("name") or "agent"))
                     overrides = map_of(map_of(reference).get("overrides"))
-                    self.found.take(_agent(document, content, defaults, overrides, name=name))
+                    self.take(_agent(document, content, defaults, overrides, name=name))
                     continue
                 own = map_of(reference).get("name") or map_of(document.data.get("fleet")).get("name")
-                self.take(
+                self.take_fleet(
                     document,
                     folder=posixpath.dirname(place),
                     prefix=f"{prefix}{own or posixpath.basename(posixpath.dirname(place)) or 'fleet'}-",
@@ -280,7 +229,7 @@ class _Fleet:
 
     def _name(self, prefix: str, name: str) -> str:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{prefix}{name}").strip("-._") or "agent"
-        return free_name(plain, taken=self.found.agents)
+        return free_name(plain, taken=self.agents)
 
     def _read(
         self, path: str, line: int, fleet: Document, above: tuple[str, ...], *, what: str
@@ -295,9 +244,40 @@ class _Fleet:
                 return _document(content, file), content
             except FileProblems as error:
                 problems = list(error.problems)
-        self.found.read += 1
-        self.found.left_out += [Remark(one.line, one.message, one.file) for one in problems]
+        self.read += 1
+        self.draft.left_out += [Remark(one.line, one.message, one.file) for one in problems]
         return None
+
+
+def _system_prompt(body: Mapping[str, Any]) -> str:
+    identity = map_of(body.get("identity"))
+    who = [f"Your {key}: {identity[key]}." for key in ("name", "role", "personality") if identity.get(key)]
+    parts = (" ".join(who), str(body.get("system_prompt") or "").strip())
+    return "\n\n".join(part for part in parts if part)
+
+
+def import_herdctl(source: Source) -> Translation:
+    """Return the translation of a fleet (`herdctl.yaml`) with its agents and fleets, or of one agent."""
+    document = _document(source.content, source.file)
+    found = _Import(source)
+    if isinstance(document.data.get("agents"), list) or isinstance(document.data.get("fleets"), list):
+        found.take_fleet(document, folder="", prefix="", defaults={}, above=(source.file,))
+    elif "name" in document.data:
+        found.take(_agent(document, source.content, {}, {}, name=str(document.data["name"])))
+    else:
+        hint = "a fleet has a list of `agents:`, an agent has a `name:`"
+        raise FileProblems([Problem("is neither a fleet nor an agent", "import_file", source.file, 1, 1, hint=hint)])
+    defaults, agents = {"retry": plain_defaults()["retry"]}, Section("agents", found.agents)
+    return found.draft.translation(source.timezone, defaults, agents, read=found.read, kept=_KEPT)
+
+
+def _document(content: bytes, file: str) -> Document:
+    document = parse(content, file)
+    if document.problems:
+        raise FileProblems(document.problems)
+    if not isinstance(document.data, dict):
+        raise FileProblems([Problem("is not a map of keys", "import_file", file, 1, 1)])
+    return document
 
 
 def _agent(
@@ -335,9 +315,6 @@ def _when(schedule: Mapping[str, Any], timezone: str) -> tuple[dict[str, Any], R
         return {"interval": text}, every(seconds)
     if kind == "cron":
         expression = str(schedule.get("expression") or schedule.get("cron") or "")
-        try:
-            check_cron(expression)
-        except InvalidCron as error:
-            raise Unmappable(f"{error.message}; {error.hint}") from None
+        readable_cron(expression)
         return {"cron": expression}, library_reading(expression, timezone, CronLibrary.CRON_PARSER)
     raise Unmappable(f"schedule type {kind!r} starts it on an event, not at a time")

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, texts_of, translate_entries
 from rota.declare.importers.translation import (
     CronLibrary,
@@ -15,17 +14,17 @@ from rota.declare.importers.translation import (
     Reading,
     Source,
     Translation,
+    Unmappable,
     every,
     first_of,
     five_fields,
     library_reading,
     once,
     plain_defaults,
+    readable_cron,
     slug_for,
 )
 from rota.model.clock import iso
-from rota.model.errors import InvalidCron
-from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import zone
 
 _SILENT = {
@@ -96,10 +95,7 @@ def _when(schedule: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], 
     kind = schedule.get("kind")
     if kind == "cron":
         expression = five_fields(str(schedule.get("expr", "")))
-        try:
-            check_cron(expression)
-        except InvalidCron as error:
-            raise Unmappable(f"{error.message}; {error.hint}") from None
+        readable_cron(expression)
         return {"cron": expression}, library_reading(expression, source.timezone, CronLibrary.CRONITER)
     if kind == "interval":
         minutes = schedule.get("minutes")

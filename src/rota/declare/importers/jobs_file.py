@@ -20,7 +20,6 @@ from rota.declare.importers.translation import (
     every,
     free_name,
     plain_defaults,
-    remark,
 )
 from rota.declare.keys import JOB
 from rota.declare.registry import BUILTIN_CONDITIONS
@@ -135,23 +134,23 @@ def _unmappable(entry: _Entry) -> str:
 def _job(entry: _Entry, *, taken: Sequence[str]) -> tuple[ImportedJob, list[Remark]]:
     body, line = entry.body, entry.line
     name = free_name(re.sub(r"^[^A-Za-z0-9]+", "", entry.name) or "job", taken=taken)
-    remarks = [remark(line, f"{entry.name} is named {name}: a name begins with a letter or digit")]
+    remarks = [Remark(line, f"{entry.name} is named {name}: a name begins with a letter or digit")]
     remarks = remarks if name != entry.name else []
     keys = {key: value for key, value in body.items() if key in JOB.keys}
     unknown = {key: value for key, value in body.items() if key not in keys and key != "name"}
     if body.get("type", "script") == "agent":
         more, told = _agent_keys(name, body)
         keys |= more
-        remarks += [remark(line, text) for text in told]
+        remarks += [Remark(line, text) for text in told]
     elif not {"run", "command", "shell", "prompt"} & set(keys):
         keys["run"] = entry.name  # the function is registered under the name of its job
     if unknown.get("max_instances") == 1:
         del unknown["max_instances"]  # `overlap: forbid` is rota's default
     texts = [f"{key}: {write_value(value)}" for key, value in unknown.items()]
-    remarks += [remark(line, f"{name}: `{text}` cannot be mapped") for text in texts]
+    remarks += [Remark(line, f"{name}: `{text}` cannot be mapped") for text in texts]
     if "group" not in body and not _is_remote(keys):
         told_group = f"{name} has no group, which octopoid read as remote; here it is local and runs without the poll's"
-        remarks.append(remark(line, f"{told_group} data: add `group: remote` if it reads `ctx.poll_data`"))
+        remarks.append(Remark(line, f"{told_group} data: add `group: remote` if it reads `ctx.poll_data`"))
     comments = (*entry.comments, *(f"not mapped: {text}" for text in texts))
     interval = keys.get("interval")
     reading = every(interval) if isinstance(interval, int) else None
@@ -192,14 +191,14 @@ def _about_poll(poll: Mapping[str, Any] | None) -> list[Remark]:
     if poll is None:
         return []
     told = "poll.url: write the address of your server's poll, or `run: module:function` in its place"
-    return [remark(0, f"{told}; until then jobs with `group: remote` are skipped as poll_failed")]
+    return [Remark(0, f"{told}; until then jobs with `group: remote` are skipped as poll_failed")]
 
 
 def _about_order(jobs: Sequence[ImportedJob]) -> list[Remark]:
     if len(jobs) < 2:
         return []
     told = "octopoid ran due jobs one after another in this order; `priority` keeps the order in the queue"
-    return [remark(0, f"{told}: for one at a time add `scheduler: {{concurrency: 1}}`")]
+    return [Remark(0, f"{told}: for one at a time add `scheduler: {{concurrency: 1}}`")]
 
 
 def _agent_defaults(jobs: Sequence[ImportedJob]) -> dict[str, Any]:
@@ -240,7 +239,7 @@ def _about_names(jobs: Sequence[ImportedJob], modules: Sequence[str]) -> list[Re
         told.append(
             "`@register_job(name)` is `@rota.job(name)`, `@register_condition(name)` is `@rota.condition(name)`"
         )
-    return [remark(0, text) for text in told]
+    return [Remark(0, text) for text in told]
 
 
 def _sections(

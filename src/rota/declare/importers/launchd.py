@@ -4,28 +4,31 @@ import plistlib
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice, product
+from functools import partial
+from itertools import product
 from typing import Any
 
 from rota.declare.applicability import secret_in
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.names import name_for
 from rota.declare.importers.prompts import map_of
 from rota.declare.importers.translation import (
+    NO_VARIABLE,
     ImportedJob,
     KeptKey,
     Reading,
     Remark,
-    Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     duration_text,
     every,
+    is_variable,
     line_of,
     plain_defaults,
     slug_for,
+    taken_from,
 )
-from rota.declare.problems import ENV_NAME
 from rota.model.errors import FileProblems, Problem
 from rota.rules.schedule.timezone import zone
 
@@ -54,24 +57,14 @@ def import_launchd(source: Source) -> Translation:
         raise FileProblems([Problem(f"is not a property list: {error}", "import_file", source.file, 1, 1)]) from None
     if not isinstance(plist, dict):
         raise FileProblems([Problem("is not a dictionary", "import_file", source.file, 1, 1)])
-    remarks: list[Remark] = []
-    jobs: tuple[ImportedJob, ...] = ()
-    left_out: tuple[Remark, ...] = ()
+    found = TranslationDraft()
     try:
-        jobs = (_job(source, plist, remarks),)
+        found.jobs.append(_job(source, plist, found.by_hand))
     except Unmappable as error:
-        line = error.line or 1
-        left_out = (Remark(line, f"{plist.get('Label', source.file)}: {error}", source.file),)
+        found.left_out.append(Remark(error.line or 1, f"{plist.get('Label', source.file)}: {error}", source.file))
+    found.by_hand.sort(key=lambda one: one.line)
     defaults = {**plain_defaults(misfire="once"), "cwd": "/", "env": {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}}
-    return Translation(
-        read=1,
-        sections=(Section("timezone", source.timezone), Section("defaults", defaults)),
-        jobs=jobs,
-        timezone=source.timezone,
-        kept=_KEPT,
-        by_hand=tuple(sorted(remarks, key=lambda one: one.line)),
-        left_out=left_out,
-    )
+    return found.translation(source.timezone, defaults, read=1, kept=_KEPT)
 
 
 def _line(source: Source, key: str) -> int:
@@ -122,8 +115,8 @@ def _tell_unmapped(plist: Mapping[str, Any], name: str, tell: Any) -> None:
 def _environment(plist: Mapping[str, Any], tell: Any) -> dict[str, Any]:
     env: dict[str, Any] = {}
     for name, value in map_of(plist.get("EnvironmentVariables")).items():
-        if not ENV_NAME.fullmatch(name) or name.startswith("ROTA_"):
-            tell("EnvironmentVariables", f"{name} is not mapped: no variable of a job can have this name")
+        if not is_variable(name):
+            tell("EnvironmentVariables", f"{name} is not mapped: {NO_VARIABLE}")
         elif secret_in(str(value)):
             env[name] = {"secret": name}
             tell("EnvironmentVariables", f"{name} looks like a secret: `rota secrets set {name}` stores it")
@@ -182,11 +175,7 @@ def cron_line(entry: Any, *, line: int = 0) -> str:
 
 def reading_of(entries: Sequence[Mapping[str, int]], timezone: str) -> Reading:
     """Return the reading of StartCalendarInterval: a missing key matches all, Day and Weekday match either."""
-
-    def read(after: datetime, count: int) -> list[datetime]:
-        return list(islice(_instants(entries, zone(timezone), after), count))
-
-    return read
+    return taken_from(partial(_instants, entries, zone(timezone)))
 
 
 def _instants(entries: Sequence[Mapping[str, int]], tz: Any, after: datetime) -> Any:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.prompts import AGENT_KEPT, adapter_for, map_of, plain_prompt, translate_entries
 from rota.declare.importers.translation import (
     CronLibrary,
@@ -14,6 +13,7 @@ from rota.declare.importers.translation import (
     Reading,
     Source,
     Translation,
+    Unmappable,
     duration_text,
     every,
     five_fields,
@@ -21,12 +21,10 @@ from rota.declare.importers.translation import (
     library_reading,
     once,
     plain_defaults,
+    readable_cron,
     slug_for,
 )
 from rota.model.clock import iso
-from rota.model.errors import InvalidCron, InvalidTimezone
-from rota.rules.schedule.cron import check_cron
-from rota.rules.schedule.timezone import zone
 
 _KNOWN = {
     *("id", "jobId", "agentId", "sessionKey", "name", "description", "enabled", "deleteAfterRun", "createdAtMs"),
@@ -107,11 +105,7 @@ def _cron(schedule: Mapping[str, Any], source: Source, told: list[str]) -> tuple
     expression = str(schedule.get("expr", schedule.get("expression", "")))
     timezone = str(schedule.get("tz") or schedule.get("timezone") or source.timezone)
     plain = five_fields(expression)
-    try:
-        check_cron(plain)
-        zone(timezone)
-    except (InvalidCron, InvalidTimezone) as error:
-        raise Unmappable(f"{error.message}; {error.hint}") from None
+    readable_cron(plain, timezone)
     keys: dict[str, Any] = {"cron": plain}
     if timezone != source.timezone:
         keys["timezone"] = timezone

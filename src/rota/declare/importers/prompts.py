@@ -4,16 +4,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rota.declare.importers.calendar import Unmappable
 from rota.declare.importers.translation import (
     ImportedJob,
     KeptKey,
     Remark,
-    Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     json_entries,
-    remark,
 )
 
 _PROVIDERS = {
@@ -91,24 +90,15 @@ def translate_entries(
     kept: Sequence[KeptKey],
 ) -> Translation:
     """Return the translation of a JSON list of jobs; an entry that cannot be mapped is left out."""
-    entries = json_entries(source.content, source.file, key=key)
-    jobs, by_hand, left_out = list[ImportedJob](), list[Remark](), list[Remark]()
+    entries, found = json_entries(source.content, source.file, key=key), TranslationDraft()
     for entry in entries:
         body = map_of(entry.value)
         title = title_of(body)
         try:
-            job, told = read_job(body, entry.line, title=title, taken=[job.name for job in jobs])
+            job, told = read_job(body, entry.line, title=title, taken=found.names)
         except Unmappable as error:
-            left_out.append(remark(entry.line, f"{title}: {error}"))
+            found.left_out.append(Remark(entry.line, f"{title}: {error}"))
             continue
-        jobs.append(job)
-        by_hand += [remark(entry.line, f"{job.name}: {text}") for text in told]
-    return Translation(
-        read=len(entries),
-        sections=(Section("timezone", source.timezone), Section("defaults", defaults)),
-        jobs=tuple(jobs),
-        timezone=source.timezone,
-        kept=tuple(kept),
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
-    )
+        found.jobs.append(job)
+        found.by_hand += [Remark(entry.line, f"{job.name}: {text}") for text in told]
+    return found.translation(source.timezone, defaults, read=len(entries), kept=kept)

@@ -2,28 +2,29 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
 
-from rota.declare.importers.calendar import CalendarSpec, Unmappable, cron_of, parse_calendar, reading_of
+from rota.declare.importers.calendar import CalendarSpec, cron_of, parse_calendar, reading_of
 from rota.declare.importers.translation import (
+    NO_VARIABLE,
     ImportedJob,
     KeptKey,
     Reading,
     Remark,
-    Section,
     Source,
     Translation,
+    TranslationDraft,
+    Unmappable,
     duration_text,
     every,
     free_name,
+    is_variable,
     plain_defaults,
-    remark,
 )
-from rota.declare.problems import ENV_NAME
 from rota.model.errors import FileProblems, Problem
 
 _HEADER = re.compile(r"# (?P<path>/\S+\.(?:timer|service))\s*")
@@ -45,6 +46,10 @@ _QUIET = {"Description", "AccuracySec", "Unit", "Type", "RemainAfterExit", "Stan
 _TIMES = ("OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec")
 
 
+Tell = Callable[[int, str], None]
+"""Notes a remark on a line of a unit."""
+
+
 class Line(Struct, frozen=True):
     """One `Key=value` of a unit."""
 
@@ -54,7 +59,7 @@ class Line(Struct, frozen=True):
     value: str
 
 
-class Unit(Struct, frozen=True):
+class SystemdUnit(Struct, frozen=True):
     """A unit file."""
 
     name: str
@@ -82,30 +87,18 @@ def import_systemd(source: Source) -> Translation:
     if not timers:
         hint = "name a .timer file, or pipe in `systemctl cat NAME.timer NAME.service`"
         raise FileProblems([Problem("has no timer", "import_file", source.file, 1, 1, hint=hint)])
-    jobs: list[ImportedJob] = []
-    by_hand: list[Remark] = []
-    left_out: list[Remark] = []
+    found = TranslationDraft()
     for timer in timers:
         service = _service(timer, units, source)
         try:
-            job, remarks = _job(timer, service, timezone=source.timezone, taken=[job.name for job in jobs])
+            job, remarks = _job(timer, service, timezone=source.timezone, taken=found.names)
         except Unmappable as error:
-            left_out.append(Remark(error.line, f"{timer.name}: {error}", timer.file))
+            found.left_out.append(Remark(error.line, f"{timer.name}: {error}", timer.file))
             continue
-        jobs.append(job)
-        by_hand += remarks
-    return Translation(
-        read=len(timers),
-        sections=(
-            Section("timezone", source.timezone),
-            Section("defaults", {**plain_defaults(misfire="skip"), "cwd": "/"}),
-        ),
-        jobs=tuple(jobs),
-        timezone=source.timezone,
-        kept=_KEPT,
-        by_hand=tuple(by_hand),
-        left_out=tuple(left_out),
-    )
+        found.jobs.append(job)
+        found.by_hand += remarks
+    defaults = {**plain_defaults(misfire="skip"), "cwd": "/"}
+    return found.translation(source.timezone, defaults, read=len(timers), kept=_KEPT)
 
 
 _KEPT = (
@@ -116,19 +109,19 @@ _KEPT = (
 )
 
 
-def _units(source: Source) -> list[Unit]:
+def _units(source: Source) -> list[SystemdUnit]:
     """Return the units of a text: one file, or several below the comments that `systemctl cat` writes."""
     parts: list[tuple[str, list[tuple[int, str]]]] = [(source.file, [])]
-    for number, line in enumerate(source.content.decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(source.text.splitlines(), start=1):
         if found := _HEADER.fullmatch(line):
             parts.append((found["path"], []))
         parts[-1][1].append((number, line))
-    named: dict[str, Unit] = {}
+    named: dict[str, SystemdUnit] = {}
     for path, lines in parts:
         name = re.sub(r"^.*/|\.d/.*$", "", path) if path != source.file else path.rpartition("/")[2]
-        unit = Unit(name, source.file, tuple(_lines(lines)))
+        unit = SystemdUnit(name, source.file, tuple(_lines(lines)))
         if name in named:  # a drop-in adds to its unit
-            unit = Unit(name, source.file, (*named[name].lines, *unit.lines))
+            unit = SystemdUnit(name, source.file, (*named[name].lines, *unit.lines))
         if unit.lines:
             named[name] = unit
     return list(named.values())
@@ -153,64 +146,66 @@ def _lines(lines: Sequence[tuple[int, str]]) -> list[Line]:
     return found
 
 
-def _service(timer: Unit, units: Mapping[str, Unit], source: Source) -> Unit | None:
-    name = timer.last("Unit") or timer.name.removesuffix(".timer") + ".service"
+def _service_of(timer: SystemdUnit) -> str:
+    return timer.last("Unit") or timer.name.removesuffix(".timer") + ".service"
+
+
+def _service(timer: SystemdUnit, units: Mapping[str, SystemdUnit], source: Source) -> SystemdUnit | None:
+    name = _service_of(timer)
     if name in units:
         return units[name]
     content = source.read(name)
     if content is None:
         return None
     lines = list(enumerate(content.decode("utf-8", "replace").splitlines(), start=1))
-    return Unit(name, name, tuple(_lines(lines)))
+    return SystemdUnit(name, name, tuple(_lines(lines)))
 
 
-def _job(timer: Unit, service: Unit | None, *, timezone: str, taken: Sequence[str]) -> tuple[ImportedJob, list[Remark]]:
+def _job(
+    timer: SystemdUnit, service: SystemdUnit | None, *, timezone: str, taken: Sequence[str]
+) -> tuple[ImportedJob, list[Remark]]:
     if service is None:
-        wanted = timer.last("Unit") or timer.name.removesuffix(".timer") + ".service"
-        raise Unmappable(f"its service {wanted} is not here; name both files, or put them into one folder")
+        raise Unmappable(f"its service {_service_of(timer)} is not here; name both files, or put them into one folder")
     name = free_name(re.sub(r"[^A-Za-z0-9._-]+", "-", timer.name.removesuffix(".timer")).strip("-._"), taken=taken)
-    when, reading, remarks = _when(timer, name, timezone=timezone)
-    what = _Service(service, name)
-    keys = {**when, **what.keys()}
+    remarks: list[Remark] = []
+    tell = _teller(remarks, name, timer)
+    when, reading = _when(timer, tell, timezone=timezone)
+    keys = {**when, **_service_keys(service, _teller(remarks, name, service))}
     description = timer.last("Description") or service.last("Description")
     if description:
         keys["description"] = description[:1000]
-    remarks += what.remarks
     for line in timer.lines:
         of_timer = line.section == "Timer" and line.key not in {*_TIMES, *_QUIET, "Persistent", "RandomizedDelaySec"}
         if of_timer or (line.section == "Unit" and line.key not in _OF_UNIT):
-            remarks.append(remark(line.line, f"{name}: {line.key}={line.value} has no counterpart", file=timer.file))
+            tell(line.line, f"{line.key}={line.value} has no counterpart")
     first = min((line.line for line in timer.lines), default=1)
     return ImportedJob(name, first, keys, reading=reading, file=timer.file), remarks
 
 
-def _when(timer: Unit, name: str, *, timezone: str) -> tuple[dict[str, Any], Reading | None, list[Remark]]:
+def _teller(remarks: list[Remark], name: str, unit: SystemdUnit) -> Tell:
+    return lambda line, text: remarks.append(Remark(line, f"{name}: {text}", unit.file))
+
+
+def _when(timer: SystemdUnit, tell: Tell, *, timezone: str) -> tuple[dict[str, Any], Reading | None]:
     calendars = timer.all("OnCalendar")
     monotonic = {key: timer.all(key) for key in _TIMES[1:] if timer.all(key)}
-    remarks: list[Remark] = []
     if calendars:
-        keys, reading, told = _calendar_keys(calendars, timezone=timezone)
-        remarks += [remark(line, f"{name}: {text}", file=timer.file) for line, text in told]
+        keys, reading = _calendar_keys(calendars, tell, timezone=timezone)
         for lines in monotonic.values():
-            told_too = f"{name}: {lines[0].key}={lines[0].value} beside OnCalendar is not mapped"
-            remarks.append(remark(lines[0].line, told_too, file=timer.file))
+            tell(lines[0].line, f"{lines[0].key}={lines[0].value} beside OnCalendar is not mapped")
     elif monotonic:
-        keys, reading, told = _monotonic_keys(monotonic)
-        remarks += [remark(line, f"{name}: {text}", file=timer.file) for line, text in told]
+        keys, reading = _monotonic_keys(monotonic, tell)
     else:
         raise Unmappable("it has no time", line=min((line.line for line in timer.lines), default=1))
     if timer.last("Persistent").lower() in ("1", "yes", "true", "on") and "cron" in keys:
         keys["misfire"] = "once"
     if (delay := timer.last("RandomizedDelaySec")) and seconds_of(delay):
         keys["jitter"] = duration_text(seconds_of(delay))
-    return keys, reading, remarks
+    return keys, reading
 
 
-def _calendar_keys(
-    lines: Sequence[Line], *, timezone: str
-) -> tuple[dict[str, Any], Reading | None, list[tuple[int, str]]]:
+def _calendar_keys(lines: Sequence[Line], tell: Tell, *, timezone: str) -> tuple[dict[str, Any], Reading | None]:
     specs: list[CalendarSpec] = []
-    told: list[tuple[int, str]] = []
     for line in lines:
         try:
             spec = parse_calendar(line.value)
@@ -218,7 +213,7 @@ def _calendar_keys(
             raise Unmappable(str(error), line=line.line) from None
         specs.append(spec)
         if spec.second not in (0, None):
-            told.append((line.line, f"second {spec.second} of `{line.value}` is dropped: cron has full minutes"))
+            tell(line.line, f"second {spec.second} of `{line.value}` is dropped: cron has full minutes")
     zones = {spec.timezone or timezone for spec in specs}
     if len(zones) > 1:
         raise Unmappable(f"its times are in the zones {', '.join(sorted(zones))}; a job has one", line=lines[0].line)
@@ -228,23 +223,18 @@ def _calendar_keys(
     except Unmappable as error:
         raise Unmappable(str(error), line=lines[0].line) from None
     keys |= {"timezone": zone} if zone != timezone else {}
-    return keys, reading_of(specs, zone), told
+    return keys, reading_of(specs, zone)
 
 
-def _monotonic_keys(
-    monotonic: Mapping[str, Sequence[Line]],
-) -> tuple[dict[str, Any], Reading | None, list[tuple[int, str]]]:
-    told: list[tuple[int, str]] = []
+def _monotonic_keys(monotonic: Mapping[str, Sequence[Line]], tell: Tell) -> tuple[dict[str, Any], Reading | None]:
     first = next((monotonic[key][-1] for key in _TIMES[1:4] if key in monotonic), None)
     again = next((monotonic[key][-1] for key in _TIMES[4:] if key in monotonic), None)
     if again is None:
         assert first is not None
         if first.key == "OnActiveSec":
             raise Unmappable("OnActiveSec alone starts it once after it was activated", line=first.line)
-        told.append(
-            (first.line, f"the delay of {first.key}={first.value} is dropped: it runs when the scheduler starts")
-        )
-        return {"cron": "@reboot"}, None, told
+        tell(first.line, f"the delay of {first.key}={first.value} is dropped: it runs when the scheduler starts")
+        return {"cron": "@reboot"}, None
     seconds = seconds_of(again.value)
     if seconds < 1:
         raise Unmappable(f"{again.key}={again.value} is shorter than a second", line=again.line)
@@ -252,12 +242,10 @@ def _monotonic_keys(
     if again.key == "OnUnitActiveSec":
         keys["anchor"] = "start"
     if first is not None:
-        told.append(
-            (first.line, f"{first.key}={first.value}: it runs at once when the scheduler starts the first time")
-        )
+        tell(first.line, f"{first.key}={first.value}: it runs at once when the scheduler starts the first time")
     else:
         keys["first_run"] = "after_interval"
-    return keys, every(float(round(seconds))), told
+    return keys, every(float(round(seconds)))
 
 
 def seconds_of(text: str) -> float:
@@ -289,71 +277,52 @@ _OF_UNIT = {"Description", "Documentation", "DefaultDependencies", "Requires", "
 """Keys of `[Unit]` that do not decide whether a started service runs."""
 
 
-class _Service:
-    """One pass over a service; collects the keys of its job and remarks."""
-
-    def __init__(self, service: Unit, name: str) -> None:
-        self.service = service
-        self.name = name
-        self.remarks: list[Remark] = []
-
-    def tell(self, line: int, text: str) -> None:
-        """Add a remark on a line of the service."""
-        self.remarks.append(remark(line, f"{self.name}: {text}", file=self.service.file))
-
-    def keys(self) -> dict[str, Any]:
-        """Return the keys of what it runs."""
-        service = self.service
-        if not service.all("ExecStart"):
-            raise Unmappable(f"{service.name} has no ExecStart")
-        commands = [line for key in ("ExecStartPre", "ExecStart", "ExecStartPost") for line in service.all(key)]
-        keys = _command_keys(commands, self.tell)
-        if service.last("Type") in ("forking", "notify", "dbus"):
-            told = f"Type={service.last('Type')} is a daemon: a job ends when its first process ends"
-            self.tell(service.all("Type")[-1].line, told)
-        keys |= self._user()
-        if folder := service.last("WorkingDirectory").lstrip("-").replace("%h", "~"):
-            keys["cwd"] = folder
-        if env := _environment(service, self.tell):
-            keys["env"] = env
-        keys |= {**self._env_file(), **_limits(service)}
-        self._tell_unmapped()
-        return keys
-
-    def _user(self) -> dict[str, Any]:
-        user = self.service.last("User")
-        if user in ("", "root", "0"):
-            return {}
+def _service_keys(service: SystemdUnit, tell: Tell) -> dict[str, Any]:
+    """Return the keys of what a service runs."""
+    if not service.all("ExecStart"):
+        raise Unmappable(f"{service.name} has no ExecStart")
+    commands = [line for key in ("ExecStartPre", "ExecStart", "ExecStartPost") for line in service.all(key)]
+    keys = _command_keys(commands, tell)
+    if service.last("Type") in ("forking", "notify", "dbus"):
+        told = f"Type={service.last('Type')} is a daemon: a job ends when its first process ends"
+        tell(service.all("Type")[-1].line, told)
+    if (user := service.last("User")) not in ("", "root", "0"):
         recipe = f"let a scheduler of {user} run it, or write `sudo -u {user} --` before it, and allow that in sudoers"
         told = f"ran as {user}: a job runs as the scheduler's user, so it is disabled; {recipe}"
-        self.tell(self.service.all("User")[-1].line, told)
-        return {"enabled": False}
-
-    def _env_file(self) -> dict[str, Any]:
-        files = self.service.all("EnvironmentFile")
-        for line in files[:-1]:
-            self.tell(line.line, f"EnvironmentFile={line.value} is not mapped: a job has one `env_file`")
-        return {"env_file": files[-1].value.lstrip("-").replace("%h", "~")} if files else {}
-
-    def _tell_unmapped(self) -> None:
-        recipe = "write `conditions: [{command: […]}]`, exit 10 skips"
-        for line in self.service.lines:
-            if line.key == "ExecCondition":
-                self.tell(line.line, f"ExecCondition={line.value} is not mapped: {recipe}")
-            elif line.key == "OnFailure":
-                self.tell(line.line, f"OnFailure={line.value} is not mapped: `notify:` tells of failures")
-            elif line.key not in {"Service": _OF_SERVICE, "Unit": _OF_UNIT}.get(line.section, line.key):
-                self.tell(line.line, f"{line.key}={line.value} has no counterpart")
+        tell(service.all("User")[-1].line, told)
+        keys["enabled"] = False
+    if folder := service.last("WorkingDirectory").lstrip("-").replace("%h", "~"):
+        keys["cwd"] = folder
+    if env := _environment(service, tell):
+        keys["env"] = env
+    for line in (files := service.all("EnvironmentFile"))[:-1]:
+        tell(line.line, f"EnvironmentFile={line.value} is not mapped: a job has one `env_file`")
+    if files:
+        keys["env_file"] = files[-1].value.lstrip("-").replace("%h", "~")
+    keys |= _limits(service)
+    _tell_unmapped(service, tell)
+    return keys
 
 
-def _limits(service: Unit) -> dict[str, Any]:
+def _tell_unmapped(service: SystemdUnit, tell: Tell) -> None:
+    recipe = "write `conditions: [{command: […]}]`, exit 10 skips"
+    for line in service.lines:
+        if line.key == "ExecCondition":
+            tell(line.line, f"ExecCondition={line.value} is not mapped: {recipe}")
+        elif line.key == "OnFailure":
+            tell(line.line, f"OnFailure={line.value} is not mapped: `notify:` tells of failures")
+        elif line.key not in {"Service": _OF_SERVICE, "Unit": _OF_UNIT}.get(line.section, line.key):
+            tell(line.line, f"{line.key}={line.value} has no counterpart")
+
+
+def _limits(service: SystemdUnit) -> dict[str, Any]:
     limit = service.last("RuntimeMaxSec") or service.last("TimeoutStartSec") or service.last("TimeoutSec")
     keys = {"timeout": duration_text(seconds_of(limit))} if seconds_of(limit) >= 1 else {}
     grace = seconds_of(service.last("TimeoutStopSec"))
     return keys | ({"term_grace": duration_text(grace)} if grace >= 1 else {})
 
 
-def _command_keys(commands: Sequence[Line], tell: Any) -> dict[str, Any]:
+def _command_keys(commands: Sequence[Line], tell: Tell) -> dict[str, Any]:
     found = [one for line in commands for one in _commands_of(line, tell)]
     if len(found) == 1 and found[0].words:
         return {"command": list(found[0].words)}
@@ -367,7 +336,7 @@ class _Command(Struct, frozen=True):
     words: tuple[str, ...] = ()
 
 
-def _commands_of(line: Line, tell: Any) -> Iterator[_Command]:
+def _commands_of(line: Line, tell: Tell) -> Iterator[_Command]:
     """Yield the commands of an `ExecStart=`, which a `;` alone separates."""
     try:
         words = shlex.split(_specified(line, tell))
@@ -378,7 +347,7 @@ def _commands_of(line: Line, tell: Any) -> Iterator[_Command]:
             yield _command(line, list(group), tell)
 
 
-def _specified(line: Line, tell: Any) -> str:
+def _specified(line: Line, tell: Tell) -> str:
     """Return the value of a line without the specifiers of systemd."""
     text = line.value.replace("%%", "\0").replace("%h", "${HOME}").replace("\0", "%")
     for found in dict.fromkeys(re.findall(r"%[a-zA-Z]", line.value.replace("%%", "").replace("%h", ""))):
@@ -386,7 +355,7 @@ def _specified(line: Line, tell: Any) -> str:
     return text
 
 
-def _command(line: Line, words: list[str], tell: Any) -> _Command:
+def _command(line: Line, words: list[str], tell: Tell) -> _Command:
     program = words[0].lstrip("-@:+!|")
     marks = words[0][: len(words[0]) - len(program)]
     words[0] = program
@@ -423,7 +392,7 @@ def _shell_word(word: str) -> str:
     return "".join(texts) or "''"
 
 
-def _environment(service: Unit, tell: Any) -> dict[str, Any]:
+def _environment(service: SystemdUnit, tell: Tell) -> dict[str, Any]:
     env: dict[str, Any] = {}
     for line in service.all("Environment"):
         try:
@@ -432,8 +401,8 @@ def _environment(service: Unit, tell: Any) -> dict[str, Any]:
             words = []
         for word in words:
             name, sign, value = word.partition("=")
-            if sign and ENV_NAME.fullmatch(name) and not name.startswith("ROTA_"):
+            if sign and is_variable(name):
                 env[name] = value.replace("%%", "%")
             else:
-                tell(line.line, f"Environment={word} is not mapped: no variable of a job can have this name")
+                tell(line.line, f"Environment={word} is not mapped: {NO_VARIABLE}")
     return env

@@ -9,12 +9,13 @@ from itertools import groupby, islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rota.declare.export import write_comment, write_entry, write_job, write_map
+from rota.declare.problems import ENV_NAME
 from rota.model.clock import from_ms
-from rota.model.errors import FileProblems, Problem
+from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
 
 Reading = Callable[[datetime, int], Sequence[datetime]]
 """Returns the next instants of a source after an instant, read without rota's own rules of schedules."""
@@ -32,6 +33,19 @@ class Source(Struct, frozen=True):
     read: Callable[[str], bytes | None] = lambda _name: None
     """Returns another file beside this one, None if there is none."""
 
+    @property
+    def text(self) -> str:
+        """The content; what is not UTF-8 is replaced."""
+        return self.content.decode("utf-8", "replace")
+
+
+class Unmappable(Exception):
+    """An entry that cannot be mapped: why, and its line."""
+
+    def __init__(self, why: str, *, line: int = 0) -> None:
+        super().__init__(why)
+        self.line = line
+
 
 class Remark(Struct, frozen=True):
     """A remark on a line of a file, 0 for the whole file; `lines` are kept as comments in the new file."""
@@ -40,11 +54,6 @@ class Remark(Struct, frozen=True):
     message: str
     file: str = ""
     lines: tuple[str, ...] = ()
-
-
-def remark(line: int, text: str, *, file: str = "") -> Remark:
-    """Return a remark on a line of the file that is imported, 0 for the whole file."""
-    return Remark(line, text, file)
 
 
 def remark_of(problem: Problem, *, subject: str = "") -> Remark:
@@ -128,6 +137,33 @@ class Translation(Struct, frozen=True):
         return replace(self, jobs=jobs, left_out=tuple(ordered))
 
 
+class TranslationDraft(Struct):
+    """The jobs and remarks of a source while it is read."""
+
+    jobs: list[ImportedJob] = field(default_factory=list)
+    by_hand: list[Remark] = field(default_factory=list)
+    left_out: list[Remark] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the jobs so far."""
+        return [job.name for job in self.jobs]
+
+    def translation(
+        self, timezone: str, defaults: Mapping[str, Any], *further: Section, read: int, kept: Sequence[KeptKey]
+    ) -> Translation:
+        """Return the translation, with `further` sections behind the zone and the defaults."""
+        return Translation(
+            read=read,
+            sections=(Section("timezone", timezone), Section("defaults", defaults), *further),
+            jobs=tuple(self.jobs),
+            timezone=timezone,
+            kept=tuple(kept),
+            by_hand=tuple(self.by_hand),
+            left_out=tuple(self.left_out),
+        )
+
+
 def _section(section: Section) -> list[str]:
     if not isinstance(section.value, Mapping) or not section.value:
         return write_entry(section.key, section.value)
@@ -140,6 +176,14 @@ def plain_defaults(*, misfire: str = "", overlap: str = "") -> dict[str, Any]:
     keys: dict[str, Any] = {"timeout": "never", "retry": False}
     keys |= {"misfire": misfire} if misfire else {}
     return keys | ({"overlap": overlap} if overlap else {})
+
+
+NO_VARIABLE = "no variable of a job can have this name"
+
+
+def is_variable(name: str) -> bool:
+    """Return whether a job can set a variable of this name."""
+    return bool(ENV_NAME.fullmatch(name)) and not name.startswith("ROTA_")
 
 
 # Names
@@ -271,6 +315,24 @@ def once(at: datetime) -> Reading:
     return lambda after, count: [at] if at > after and count else []
 
 
+def taken_from(instants: Callable[[datetime], Iterator[datetime]]) -> Reading:
+    """Return the reading of instants that are found one after another."""
+    return lambda after, count: list(islice(instants(after), count))
+
+
+def readable_cron(expression: str, timezone: str = "UTC") -> str:
+    """Return a cron expression with single spaces; raise Unmappable for one, or a zone, that rota cannot read."""
+    from rota.rules.schedule.cron import check_cron
+    from rota.rules.schedule.timezone import zone
+
+    try:
+        check_cron(expression)
+        zone(timezone)
+    except (InvalidCron, InvalidTimezone) as error:
+        raise Unmappable(f"{error.message}; {error.hint}") from None
+    return " ".join(expression.split())
+
+
 def cron_reading(expression: str, timezone: str) -> Reading:
     """Return the reading of a cron line as Debian's cron would start it."""
     from rota.rules.schedule.preview import peer_fires
@@ -306,7 +368,7 @@ def library_reading(expression: str, timezone: str, library: CronLibrary) -> Rea
                     latest = at
                     yield at
 
-    return lambda after, count: list(islice(instants(after), count))
+    return taken_from(instants)
 
 
 def _of_wall(wall: datetime, tz: ZoneInfo, library: CronLibrary, *, single: bool, hourly: bool) -> tuple[datetime, ...]:

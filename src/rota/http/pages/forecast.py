@@ -13,7 +13,7 @@ from rota.http.context import segment
 from rota.http.pages.charts import WEEKDAYS
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
 from rota.http.pages.stats import As
-from rota.model.amounts import counted
+from rota.model.amounts import counted, listed
 from rota.model.budgets import Unit
 from rota.model.errors import RotaError
 from rota.model.states import Status
@@ -111,7 +111,7 @@ def _view(found: ForecastResult, *, rows: int, drawn: bool) -> View:
         "collisions": [
             {
                 "at": full_time(one.at, report.timezone, now=report.since, seconds=True),
-                "jobs": ", ".join(one.jobs[:6]) + (f" and {len(one.jobs) - 6} more" if len(one.jobs) > 6 else ""),
+                "jobs": listed(one.jobs, 6),
                 "times": one.times,
             }
             for one in report.collisions

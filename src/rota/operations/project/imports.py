@@ -18,7 +18,6 @@ from rota.declare.importers.translation import (
     Source,
     Translation,
     free_name,
-    remark,
     remark_of,
 )
 from rota.declare.project import Declared, read_project
@@ -46,7 +45,7 @@ class ImportKind(Struct, frozen=True):
 KINDS: dict[str, ImportKind] = {
     "crontab": ImportKind("crontab", "import_crontab", "line", "cron", "", "*", r"[A-Za-z0-9_-]+"),
     "anacron": ImportKind(
-        "anacron", "import_anacron", "line", "anacron", "put a `#` before its lines in /etc/anacrontab"
+        "crontab", "import_anacron", "line", "anacron", "put a `#` before its lines in /etc/anacrontab"
     ),
     "systemd": ImportKind(
         "systemd", "import_systemd", "timer", "systemd", "`systemctl disable --now NAME.timer`", "*.timer"
@@ -97,7 +96,7 @@ def import_files(
     sources = [Source(one.file, one.content, timezone, now, one.read) for one in inputs]
     found = _translate_all(translate, sources)
     if guessed:
-        found = replace(found, by_hand=(remark(0, guessed), *found.by_hand))
+        found = replace(found, by_hand=(Remark(0, guessed), *found.by_hand))
     found, declared = check_translation(found, file=inputs[0].file, environ=environ, folder=folder)
     if found.left_out and not found.jobs:
         raise FileProblems([_problem_of(one, inputs[0].file) for one in found.left_out])
@@ -235,7 +234,7 @@ def _compared(job: ImportedJob, spec: JobSpec, peer: str, *, now: datetime) -> R
             shown = [at.isoformat() if job.by_day and at else iso(at) if at else "no more" for at in (own, other)]
             first = min(at for at in (own, other) if at)
             why = ": clocks change there" if not job.by_day and _clocks_change(first, spec.schedule.timezone) else ""
-            return remark(job.line, f"{job.name} fires at {shown[0]}, {peer} at {shown[1]}{why}", file=job.file)
+            return Remark(job.line, f"{job.name} fires at {shown[0]}, {peer} at {shown[1]}{why}", file=job.file)
     return None
 
 
