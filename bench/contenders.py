@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-COMMIT = 32  # what rota's pipeline stores at once with 64 slots
 SLOTS = 64
+COMMIT = SLOTS  # what rota stores at once
 
 
 def rota_async(folder: Path, count: int) -> float:
@@ -31,11 +31,13 @@ def rota_sync(folder: Path, count: int) -> float:
 
 async def _rota(folder: Path, count: int, function: Callable) -> float:
     from bench.scheduling import Scheduling, add_job, put_many, store_in
+    from rota.engine.membership.control import collect_rarely
 
     store = store_in(folder)
     scheduling = Scheduling(store, folder, {"nothing": function}, slots=SLOTS)
     job = add_job(store, "nothing")
     scheduling.start()
+    collect_rarely()  # as `rota serve` does
     began = time.perf_counter()
     store.write(partial(put_many, job=job, count=count))
     scheduling.engine.claim_now()

@@ -1,7 +1,7 @@
 """Rows to records and back."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache
@@ -70,12 +70,9 @@ def instant_of(db: Database, query: str, /, **params: Any) -> datetime | None:
     return from_ms_or_none(value_of(db, query, **params))
 
 
-def record_of(kind: type[T], row: Sequence[Any], *others: Any) -> T:
+def record_of(kind: type[T], row: Row, *others: Any) -> T:
     """Return the record of a row whose columns have the order of the record's fields; `others` are the last fields."""
-    values, hint = list(row), cast(Any, kind)
-    for index, read in _readers_by_index(hint, len(values)):
-        values[index] = read(values[index])
-    return kind(*values, *others)
+    return records_of(kind, [row], *([other] for other in others))[0]
 
 
 def record_or_none(kind: type[T], row: Row | None) -> T | None:
@@ -83,9 +80,12 @@ def record_or_none(kind: type[T], row: Row | None) -> T | None:
     return None if row is None else record_of(kind, row)
 
 
-def records_of(kind: type[T], rows: Iterable[Row]) -> list[T]:
-    """Return the records of rows whose columns have the order of the record's fields."""
-    return [record_of(kind, row) for row in rows]
+def records_of(kind: type[T], rows: Iterable[Row], *others: Iterable[Any]) -> list[T]:
+    """Return the records of rows whose columns have the order of the record's fields; `others` are the last columns."""
+    columns: list[Iterable[Any]] = list(zip(*rows, strict=True))  # by column: a loop in C for each
+    for index, read in _readers_by_index(cast(Any, kind), len(columns)):
+        columns[index] = map(read, columns[index])
+    return list(map(kind, *columns, *others)) if columns else []
 
 
 def record_by_name(kind: type[T], row: Record, **others: Any) -> T:

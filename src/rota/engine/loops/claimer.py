@@ -51,9 +51,8 @@ def _forget(future: "asyncio.Future[None]") -> None:
 RESERVED = ""
 PASSED_OVER = 0.1
 """Seconds before runs that another transaction had locked are tried again."""
-MIN_CLAIM_LIMIT = 16
 ASIDE_FROM = 128
-"""From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
+"""From how many slots on halves of them are large enough for a transaction each: one costs as much as 20 runs."""
 
 
 class Claims(Struct, frozen=True):
@@ -144,12 +143,8 @@ class Claimer:
 
     @property
     def _portion(self) -> int:
-        """How many are claimed at once. With many slots one half is stored while the other half runs.
-
-        On a shared database others fill that time, and whole batches cost less.
-        """
-        whole = self._holder.leased and not self._slots.exclusive
-        return max(MIN_CLAIM_LIMIT, self._slots.concurrency // (1 if whole else 2))
+        """How many are claimed at once: all, or half of them where one half is stored beside the other."""
+        return self._slots.concurrency // (2 if self._slots.exclusive else 1)
 
     def _ask(self, db: Database, *, free: Sequence[int]) -> None:
         ask_claim(db, self._holder, free, limit=self._portion, known=self._known)

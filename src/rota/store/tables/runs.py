@@ -25,7 +25,6 @@ from rota.store.rows import (
     execution_of,
     merge_objects,
     read_object,
-    record_of,
     records_of,
     run_of,
     value_of,
@@ -323,7 +322,8 @@ def finish_runs(
         number = len(list(same))
         count(db, left, -number, worker_id=worker_id)
         count(db, entered, number, worker_id=worker_id)
-    return [record_of(FinishedRun, rows[end.run_id][:WORKER], end.outcome, end.at) for end in final]
+    outcomes, times = [end.outcome for end in final], [end.at for end in final]
+    return records_of(FinishedRun, [rows[end.run_id][:WORKER] for end in final], outcomes, times)
 
 
 WORKER = 12

@@ -161,7 +161,7 @@ def kept_worktrees(db: Database) -> list[Worktree]:
 def left_worktrees(db: Database) -> list[LeftWorktree]:
     """Return the worktrees of finished runs that are neither kept nor removed yet."""
     return [
-        LeftWorktree(record_of(Worktree, row), None if None in (status, started_at) else Status(status))
+        LeftWorktree(record_of(Worktree, tuple(row)), None if None in (status, started_at) else Status(status))
         for *row, status, started_at in db.rows("worktrees_ended")
     ]
 
