@@ -39,7 +39,6 @@ from rota.model.spec import (
     JobSpec,
     Kind,
     Limits,
-    Member,
     Mode,
     OverlapPolicy,
     Pace,
@@ -219,8 +218,8 @@ Keys = dict[str, Any]
 
 _WORK = Work(Kind.COMMAND)
 _USUAL = JobSpec("", _WORK)
-_CONDITION = Condition()
 _AGENT = AgentWork("", "", "")
+LIMITS = ("memory", "cpus", "processes")
 
 
 class Top(Struct, frozen=True):
@@ -248,14 +247,15 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
     head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
     head["notify"] = {name: write_target(target) for name, target in top.notify.items()}
     lines = [write_comment(note) for note in notes]
-    lines += [line for key, value in head.items() if value for line in write_entry(key, value)]
-    lines += [line for line in write_entry("agents", _agents(specs)) if _agents(specs)]
+    head["agents"] = _agents(specs)
+    lines += write_map({key: value for key, value in head.items() if value})
     polling = [spec for spec in specs if spec.work.kind is Kind.POLL]
     top = replace(top, quiet=next((spec.schedule.quiet for spec in polling), None))
     if top.quiet is not None:
         lines += write_entry("quiet_hours", written_quiet(top.quiet, zone=top.timezone))
     top = replace(top, retention=next((spec.retention for spec in polling), top.retention))
-    lines += [line for spec in polling for line in _poll_lines(spec)]
+    for spec in polling:  # it keeps its rows as long as the file says
+        lines += write_map(_retention(spec.retention, Retention()) | {"poll": _poll(spec)})
     specs = [spec for spec in specs if spec not in polling]
     for section in ("jobs", "groups"):
         found = [spec for spec in specs if (spec.work.kind is Kind.GROUP) == (section == "groups")]
@@ -264,12 +264,6 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
         for spec in found:
             lines += write_job(spec.name, export_keys(spec, top))
     return "\n".join(lines) + "\n"
-
-
-def _poll_lines(spec: JobSpec) -> list[str]:
-    """Return the lines of the poll; it keeps its rows as long as the file says."""
-    lines = [line for key, value in _retention(spec.retention, Retention()).items() for line in write_entry(key, value)]
-    return [*lines, *write_entry("poll", _poll(spec))]
 
 
 def _agents(specs: Sequence[JobSpec]) -> Keys:
@@ -305,7 +299,7 @@ def _poll(spec: JobSpec) -> Keys:
     work = spec.work
     keys: Keys = {"url": work.url} if work.url else {"run": work.function}
     if work.headers:
-        keys["headers"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.headers}
+        keys["headers"] = {one.name: one.written for one in work.headers}
     keys |= {"interval": _when(spec.schedule, zone=spec.schedule.timezone)["interval"]}
     if work.timeout is not None:
         keys["timeout"] = write_duration(work.timeout)
@@ -316,7 +310,7 @@ def export_keys(spec: JobSpec, top: Top) -> Keys:
     """Return the keys under which a file declares this job or group."""
     word = schedule_word(spec.schedule)
     keys = _when(spec.schedule, zone=top.timezone) | _quiet(spec.schedule, top)
-    keys |= {"members": [_member(member) for member in spec.work.members]} if spec.work.kind is Kind.GROUP else {}
+    keys |= {"members": [member.written for member in spec.work.members]} if spec.work.kind is Kind.GROUP else {}
     keys |= _work(spec.work, top)
     keys |= _fields(spec, _shape(spec, word))
     keys |= _what(spec, top) if spec.work.kind is not Kind.GROUP else {}
@@ -330,8 +324,8 @@ def export_keys(spec: JobSpec, top: Top) -> Keys:
 
 def _shape(spec: JobSpec, word: str) -> JobShape:
     return JobShape(
-        schedule=word,
-        work=spec.work.kind,
+        word,
+        spec.work.kind,
         python=spec.work.python is not None,
         in_process=spec.work.in_process,
         overlap=spec.overlap.policy,
@@ -362,17 +356,15 @@ def _fields(spec: JobSpec, shape: JobShape) -> Keys:
             continue
         value = attrgetter(field)(spec)
         if value != attrgetter(field)(usual):
-            found[key] = _servers(value) if key == "mcp_servers" else _written(value)
+            found[key] = _written(value)
     found |= {"params": declared_params(spec.work)} if spec.work.param_names else {}
     return found | {key: "never" for key in ("timeout", "loop_guard") if found.get(key, 0) is None}
 
 
-def _servers(servers: Sequence[McpServer]) -> Keys:
-    parts = ("command", "url", "tools", "env_pass")
-    return {one.name: {key: _written(part) for key in parts if (part := getattr(one, key))} for one in servers}
-
-
 def _written(value: Any) -> Any:
+    if isinstance(value, tuple) and value and isinstance(value[0], McpServer):
+        parts = ("command", "url", "tools", "env_pass")
+        return {one.name: {key: _written(part) for key in parts if (part := getattr(one, key))} for one in value}
     if isinstance(value, tuple):
         return [_written(item) for item in value]
     writer = _WRITERS.get(type(value))
@@ -415,8 +407,9 @@ def _what(spec: JobSpec, top: Top) -> Keys:
     work, keys = spec.work, Keys()
     if not work.in_process:
         keys |= _surroundings(work, top)
-    if written := _written_pools(spec):
-        keys["pools"] = _draws(replace(spec, pools=written))
+    if draws := _written_pools(spec):
+        names = [draw.pool for draw in draws]
+        keys["pools"] = names if all(one.cost == 1 for one in draws) else {one.pool: one.cost for one in draws}
     keys |= spend_keys(spec.budgets)
     if spec.gates.conditions:
         keys |= _waiting(spec.gates, spec.schedule)
@@ -448,11 +441,6 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     return keys
 
 
-def _after(after: AfterStep) -> Keys:
-    step: Keys = {"command": list(after.command)} if after.command else {"shell": after.shell}
-    return step | _differing(after, AfterStep(), ("cwd",))
-
-
 def _work(work: Work, top: Top) -> Keys:
     if work.agent is not None:
         return _agent(work.agent, top)
@@ -465,7 +453,7 @@ def _work(work: Work, top: Top) -> Keys:
 def _surroundings(work: Work, top: Top) -> Keys:
     keys: Keys = {}
     if work.env:
-        keys["env"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.env}
+        keys["env"] = {one.name: one.written for one in work.env}
     if work.env_file is not None:
         keys["env_file"] = _place(work.env_file, top.folder)
     if work.cwd != top.folder:
@@ -480,12 +468,6 @@ def _place(path: str, folder: str) -> str:
     return path if short.startswith("~") else short
 
 
-def _draws(spec: JobSpec) -> Any:
-    if all(draw.cost == 1 for draw in spec.pools):
-        return [draw.pool for draw in spec.pools]
-    return {draw.pool: draw.cost for draw in spec.pools}
-
-
 def _waiting(gates: Gates, schedule: Schedule) -> Keys:
     keys: Keys = {}
     if gates.when_false is not default_when_false(schedule_word(schedule)):
@@ -497,7 +479,7 @@ def _waiting(gates: Gates, schedule: Schedule) -> Keys:
 
 
 def _condition(condition: Condition) -> Any:
-    timeout = {} if condition.timeout == _CONDITION.timeout else {"timeout": write_duration(condition.timeout)}
+    timeout = _differing(condition, ("timeout",))
     if condition.name:
         return {"name": condition.written, **timeout} if timeout else condition.written
     return {"command": list(condition.command), **timeout}
@@ -508,17 +490,7 @@ def _retry(retry: Retry) -> Any:
         return False
     if retry == Retry():
         return True
-    keys = _differing(retry, Retry(), ("max_attempts", "factor"))
-    for name in ("backoff", "max"):
-        if getattr(retry, name) != getattr(Retry(), name):
-            keys[name] = write_duration(getattr(retry, name))
-    if retry.jitter is not None:
-        keys["jitter"] = _jitter(retry.jitter)
-    return keys
-
-
-def _repeated(repeated: RepeatedFailure) -> Keys:
-    return {"after": repeated.after, "backoff_max": write_duration(repeated.backoff_max)}
+    return _differing(retry, ("max_attempts", "factor", "backoff", "max", "jitter"))
 
 
 def _retention(retention: Retention, usual: Retention) -> Keys:
@@ -531,36 +503,24 @@ def _retention(retention: Retention, usual: Retention) -> Keys:
     return {"retention": keys} if keys else {}
 
 
-def _member(member: Member) -> Any:
-    if not member.params and not member.always:
-        return member.job
-    params = {"params": dict(member.params)} if member.params else {}
-    return {"job": member.job, **params, **({"always": True} if member.always else {})}
+def _differing(record: Any, names: Sequence[str]) -> Keys:
+    """Return the attributes of a record that differ from their default."""
+    usual = type(record)()
+    return {name: _written(one) for name in names if (one := getattr(record, name)) != getattr(usual, name)}
 
 
-def _differing(value: Any, usual: Any, names: Sequence[str]) -> Keys:
-    """Return the attributes of a record that differ from those of another; words as texts."""
-    found = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(usual, name)}
-    return {name: str(one) if isinstance(one, str) else one for name, one in found.items()}
-
-
-def _postcondition(check: Postcondition) -> Keys:
-    step: Keys = {"command": list(check.command)} if check.command else {"shell": check.shell}
-    return step if check.timeout == Postcondition().timeout else {**step, "timeout": write_duration(check.timeout)}
-
-
-def _limits(limits: Limits) -> Keys:
-    return {name: value for name in ("memory", "cpus", "processes") if (value := getattr(limits, name)) is not None}
+def _step(step: AfterStep | Postcondition, names: Sequence[str]) -> Keys:
+    return {**({"command": list(step.command)} if step.command else {"shell": step.shell}), **_differing(step, names)}
 
 
 def _sandbox(sandbox: Sandbox) -> Any:
     keys: Keys = {"container": sandbox.image} if sandbox.image else {"bubblewrap": True}
-    keys |= _differing(sandbox, Sandbox(), ("runtime", "user"))
+    keys |= _differing(sandbox, ("runtime", "user"))
     if sandbox.hosts or not sandbox.network:
         keys["network"] = list(sandbox.hosts) or "off"
     if sandbox.write:
         keys["write"] = list(sandbox.write)
-    keys |= _limits(sandbox.limits) if sandbox.limits is not None else {}
+    keys |= _differing(sandbox.limits, LIMITS) if sandbox.limits is not None else {}
     return "bubblewrap" if keys == {"bubblewrap": True} else keys
 
 
@@ -569,12 +529,12 @@ _WRITERS: Mapping[type, Callable[[Any], Any]] = {
     datetime: iso,
     Jitter: _jitter,
     Condition: _condition,
-    RepeatedFailure: _repeated,
-    AfterStep: _after,
-    Postcondition: _postcondition,
+    RepeatedFailure: lambda one: {"after": one.after, "backoff_max": write_duration(one.backoff_max)},
+    AfterStep: lambda step: _step(step, ("cwd",)),
+    Postcondition: lambda check: _step(check, ("timeout",)),
     Pace: lambda pace: {"min": write_duration(pace.min), "max": write_duration(pace.max)},
     Sandbox: _sandbox,
-    Limits: _limits,
+    Limits: lambda limits: _differing(limits, LIMITS),
     Deliver: write_deliver,
     Target: write_ping,
 }
@@ -600,21 +560,16 @@ def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
     if isinstance(jobs, dict) and name in jobs:
         hint = "choose another name, or change the job in the file"
         raise NameTaken(f"{FILE_NAME} already has a job {name!r}", hint=hint)
-    text = content.decode("utf-8")
-    wanted = _wanted(document.data, name, keys)
-    for insertion in _candidates(text, document, name=name, keys=keys):
+    lines = "\n".join(write_job(name, keys))
+    alone = parse(f"jobs:\n{lines}\n".encode()).data["jobs"]
+    wanted = {**document.data, "jobs": {**(jobs or {}), **alone}}
+    for insertion in _candidates(content.decode("utf-8"), document, name=name, keys=keys):
         if _reads_as(insertion.content, wanted):
             return insertion
-    lines = "\n".join(write_job(name, keys))
     raise InvalidValue(
         f"{FILE_NAME} has a form into which no job can be inserted",
         hint=f"add these lines by hand, under `jobs:`:\n{lines}",
     )
-
-
-def _wanted(data: Mapping[str, Any], name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    alone = parse(("\n".join(["jobs:", *write_job(name, keys)]) + "\n").encode()).data["jobs"]
-    return {**data, "jobs": {**(data.get("jobs") or {}), **alone}}
 
 
 def _reads_as(content: bytes, wanted: Mapping[str, Any]) -> bool:
@@ -641,16 +596,12 @@ def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, 
         return
     if _BRACE.match(lines[start - 1]):
         return
-    margin, last = _layout(document)
+    places = [document.position(("jobs", name)) for name in jobs]
+    margin, last = places[0][1] - 1, max(line for line, _ in places)
     added = [" " * margin + line[INDENT:] if line else "" for line in write_job(name, keys)]
     spaced = any(not line.strip() for line in lines[start : last - 1])
     for at in _ends(lines, last, margin=margin):
         yield _inserted(lines, [*([""] if spaced else []), *added], at=at, newline=newline)
-
-
-def _layout(document: Document) -> tuple[int, int]:
-    places = [document.position(("jobs", name)) for name in document.data["jobs"]]
-    return places[0][1] - 1, max(line for line, _ in places)
 
 
 def _ends(lines: list[str], last: int, *, margin: int) -> Iterator[int]:

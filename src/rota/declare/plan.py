@@ -27,7 +27,6 @@ from rota.model.spec import (
     EnvValue,
     Jitter,
     JobSpec,
-    Member,
     Mode,
     QuietHours,
     RepeatedFailure,
@@ -53,7 +52,9 @@ def differences(before: JobSpec, after: JobSpec) -> tuple[str, ...]:
     if before == after:
         return ()
     old, new = _keys(before), _keys(after)
-    found = [f"{key} {_write(old[key])} -> {_write(new[key])}" for key in old if old[key] != new[key]]
+    found = [
+        f"{key} {cut(_text(old[key]), SHOWN)} -> {cut(_text(new[key]), SHOWN)}" for key in old if old[key] != new[key]
+    ]
     found += _env_differences("env", before.work.env, after.work.env)
     return (*found, *_env_differences("headers", before.work.headers, after.work.headers))
 
@@ -95,7 +96,7 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "interval": schedule.by_mode or schedule.interval,
         "except": schedule.excluded,
         "params": declared_params(work),
-        "members": [_member(member) for member in work.members],
+        "members": [member.written for member in work.members],
         "timeout": work.timeout or "never",
         "conditions": spec.gates.conditions,
         "pools": {draw.pool: draw.cost for draw in spec.pools},
@@ -109,11 +110,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
-def _member(member: Member) -> Any:
-    told = {"job": member.job, "params": dict(member.params), "always": member.always}
-    return {key: value for key, value in told.items() if value} if member.params or member.always else member.job
-
-
 def _env_differences(key: str, before: Sequence[EnvValue], after: Sequence[EnvValue]) -> list[str]:
     old = {variable.name: variable for variable in before}
     new = {variable.name: variable for variable in after}
@@ -121,11 +117,6 @@ def _env_differences(key: str, before: Sequence[EnvValue], after: Sequence[EnvVa
     found += [f"{key}.{name} removed" for name in old if name not in new]
     found += [f"{key}.{name} changed" for name in new if name in old and old[name] != new[name]]
     return found or ([] if before == after else [f"{key} reordered"])
-
-
-def _write(value: Any) -> str:
-    text = _text(value)
-    return cut(text, SHOWN) or "none"
 
 
 def _text(value: Any) -> str:

@@ -1,15 +1,14 @@
 """A project's declaration as a whole: from files or from Python values."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import date, datetime, timedelta
 from enum import Enum
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rota.declare import entries, references
@@ -113,33 +112,32 @@ class _Content(Struct, frozen=True):
     jobs: tuple[JobSpec, ...]
 
 
-def read_file(
-    one: Included,
-    document: Document,
-    *,
-    environment: Mapping[str, str],
-    functions: FunctionFinder | None,
-    interpreter: references.FinderOf | None,
-    calendars: MutableMapping[Path, Stamp | None],
-    state: Path | None = None,
-    host: Host | None = None,
-    imports: bool = True,
-    modules: MutableMapping[str, None] | None = None,
-    edited: Mapping[Path, bytes] = NOT_EDITED,
-) -> FileRead:
-    """Return one file with its parts, as far as it is right; `host` where it is an included project.
+class ReadOptions(Struct, frozen=True):
+    """The facts with which all files of a project are read.
 
-    Without `imports` no module of it is run: names are looked up in their source. `modules` gets those that it names.
-    `edited` parts are read in place of those on the disk.
+    Without `imports` no module is run: names are looked up in their source. `modules` gets the modules that a file
+    names, `calendars` the calendar files. `edited` files are read in place of those on the disk.
     """
+
+    environment: Mapping[str, str]
+    functions: FunctionFinder | None = None
+    interpreter: references.FinderOf | None = None
+    calendars: MutableMapping[Path, Stamp | None] = field(default_factory=dict)
+    imports: bool = True
+    modules: MutableMapping[str, None] = field(default_factory=dict)
+    edited: Mapping[Path, bytes] = NOT_EDITED
+
+
+def read_file(
+    options: ReadOptions, one: Included, document: Document, *, state: Path | None = None, host: Host | None = None
+) -> FileRead:
+    """Return one file with its parts, as far as it is right; `host` where it is an included project."""
     patterns = patterns_of(document)
-    found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
-    findings = references.Findings(join_parts(document, found.parts, edited=edited))
-    origin = FileOrigin(one.folder, environment, host)
-    content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars, imports=imports)
-    known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
-    if modules is not None:
-        modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
+    found = find_included(patterns, one.path, home=home_of(options.environment), base=host.folder if host else None)
+    findings = references.Findings(join_parts(document, found.parts, edited=options.edited))
+    content = _read_content(findings, FileOrigin(one.folder, options.environment, host), options, state=state)
+    known = _look_up(findings, content.settings, options)
+    options.modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
     findings.tell((), [*found.problems, *known.problems])
     jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
@@ -158,23 +156,17 @@ def read_file(
 
 
 def _read_content(
-    findings: references.Findings,
-    origin: FileOrigin,
-    *,
-    state: Path | None,
-    functions: FunctionFinder | None,
-    calendars: MutableMapping[Path, Stamp | None],
-    imports: bool,
+    findings: references.Findings, origin: FileOrigin, options: ReadOptions, *, state: Path | None
 ) -> _Content:
     """Read the sections, then what every job is seen against, then the jobs."""
     written = entries.bodies_of("agents", findings)
     sections = read_sections(findings)
     settings, shared = read_settings(sections, origin, findings=findings, state=state)
-    registered = references.known_agents(settings, functions, imports=imports)
+    registered = references.known_agents(settings, options.functions, imports=options.imports)
     findings.agents_known = registered is not None
     bodies = with_registered(written, registered or {})
-    looking = Calendars(origin.place, calendars)
-    defaults = read_job_defaults(sections, settings, origin=origin, calendars=looking, findings=findings)
+    calendars = Calendars(origin.place, options.calendars)
+    defaults = read_job_defaults(sections, settings, origin=origin, calendars=calendars, findings=findings)
     agents = entries.read_agents(bodies, registered=registered, python=settings.python, findings=findings)
     defaults = replace(defaults, agents=agents)
     jobs = entries.read_jobs(defaults, findings)
@@ -184,19 +176,13 @@ def _read_content(
     return _Content(replace(settings, quiet=defaults.quiet), shared, right, (*poll, *scheduled, *jobs))
 
 
-def _look_up(
-    findings: references.Findings,
-    settings: Settings,
-    *,
-    functions: FunctionFinder | None,
-    interpreter: references.FinderOf | None,
-    imports: bool,
-) -> references.LookedUp:
+def _look_up(findings: references.Findings, settings: Settings, options: ReadOptions) -> references.LookedUp:
     """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
     if settings.python in findings.lost:
         return references.LookedUp()
     mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
-    return references.look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=imports)
+    functions, interpreter = options.functions, options.interpreter
+    return references.look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=options.imports)
 
 
 def _unpolled(
@@ -257,20 +243,11 @@ def read_project(
     if content is not None:
         edited = {**edited, (inner / FILE_NAME if inner else one.path): content}
     document = parse(edited[one.path]) if one.path in edited else load(one.path)
-    looked_at = {} if calendars is None else calendars
-    read = partial(
-        read_file,
-        environment=environment,
-        functions=functions,
-        interpreter=interpreter,
-        calendars=looked_at,
-        imports=imports,
-        modules=modules,
-        edited=edited,
-    )
-    main = read(one, document, state=state)
-    host = Host(main.folder, main.shared, polls="poll" in main.document.data)
-    projects = [_read_included(found, host, read, content=edited.get(found.path)) for found in main.found.projects]
+    looked_at, named = {} if calendars is None else calendars, {} if modules is None else modules
+    options = ReadOptions(environment, functions, interpreter, looked_at, imports, named, edited)
+    main = read_file(options, one, document, state=state)
+    host = _host_of(main)
+    projects = [_read_included(found, host, options) for found in main.found.projects]
     whole = gather(main, projects, lenient=lenient)
     problems = [*whole.problems, *_unknown_commands(main, whole)]
     if problems:
@@ -307,6 +284,10 @@ def _unknown_commands(main: FileRead, whole: Gathered) -> list[Problem]:
     return findings.problems
 
 
+def _host_of(main: FileRead) -> Host:
+    return Host(main.folder, main.shared, polls="poll" in main.document.data)
+
+
 def read_given(
     data: Mapping[str, Any],
     folder: Path,
@@ -321,8 +302,7 @@ def read_given(
     `functions` is asked for the names of this process, `interpreter` for those of others.
     """
     one = Included(folder / FILE_NAME, FILE_NAME)
-    read = partial(read_file, environment=environment, functions=functions, interpreter=interpreter, calendars={})
-    found = read(one, document_of(data), state=state)
+    found = read_file(ReadOptions(environment, functions, interpreter), one, document_of(data), state=state)
     if found.problems:
         raise JobProblems(found.problems)
     settings = _with_agents(found.settings, found.jobs)
@@ -344,18 +324,17 @@ def read_further(
     The file's other jobs are not looked at; raise JobProblems with all problems of this one and of the sections.
     """
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
-    read = partial(
-        read_file, environment=environment, functions=None, interpreter=interpreter, calendars={}, imports=imports
-    )
+    options = ReadOptions(environment, interpreter=interpreter, imports=imports)
     jobs = {name: dict(keys)}
-    found = read(one, _with_jobs(load(one.path), {} if inner else jobs))
+    found = read_file(options, one, _with_jobs(load(one.path), {} if inner else jobs))
     if inner is not None:
-        host = Host(found.folder, found.shared, polls="poll" in found.document.data)
-        wanted = os.path.realpath(inner)
+        host, wanted = _host_of(found), os.path.realpath(inner)
         project = next((part for part in found.found.projects if os.path.realpath(part.folder) == wanted), None)
         if project is None:
             raise JobProblems([Problem(f"{inner} is no longer included", "include", one.file)])
-        found = in_project(read(project, _with_jobs(load(project.path, named=project.file), jobs), host=host))
+        found = in_project(
+            read_file(options, project, _with_jobs(load(project.path, named=project.file), jobs), host=host)
+        )
     if found.problems:
         raise JobProblems(found.problems)
     return next(spec for spec in found.jobs if spec.name.rpartition("/")[2] == name)
@@ -374,12 +353,11 @@ def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
     return replace(settings, pools={**settings.pools, **{pool: size for one in working for pool, size in one.items()}})
 
 
-def _read_included(
-    one: Included, host: Host, read: Callable[..., FileRead], *, content: bytes | None
-) -> FileRead | LeftOut:
+def _read_included(one: Included, host: Host, options: ReadOptions) -> FileRead | LeftOut:
+    content = options.edited.get(one.path)
     try:
         document = load(one.path, named=one.file) if content is None else parse(content, one.file)
-        return in_project(read(one, document, host=host))
+        return in_project(read_file(options, one, document, host=host))
     except FileProblems as error:
         return LeftOut(one, error.problems)
 

@@ -135,7 +135,7 @@ def write_work_source(source: WorkSource, place: Callable[[str], str]) -> dict[s
     """Return the keys of a work source; `place` writes a path as the file would."""
     written = place(source.place) if source.kind is SourceKind.DIRECTORY else source.place
     keys: dict[str, Any] = {source.kind.value: written}
-    values = {one.name: {"secret": one.secret} if one.secret else one.value for one in source.values}
+    values = {one.name: one.written for one in source.values}
     if source.kind is SourceKind.RUN:
         keys |= {"options": {**source.options, **values}} if source.options or values else {}
     elif source.kind is SourceKind.HTTP:

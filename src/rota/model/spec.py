@@ -280,6 +280,11 @@ class EnvValue(Struct, frozen=True):
     value: str | None = None
     secret: str | None = None
 
+    @property
+    def written(self) -> dict[str, str] | str | None:
+        """The value as a file writes it."""
+        return {"secret": self.secret} if self.secret else self.value
+
 
 class SecretOrigin(Struct, frozen=True):
     """Where the file says that a secret is read at each use: a command, a file, or the keyring of the system."""
@@ -309,6 +314,12 @@ class Member(Struct, frozen=True):
     job: str
     params: Mapping[str, Any] = field(default_factory=dict)
     always: bool = False
+
+    @property
+    def written(self) -> dict[str, Any] | str:
+        """The member as a file writes it: its name alone if there is nothing else to say."""
+        keys = {"job": self.job, "params": dict(self.params), "always": self.always}
+        return {key: value for key, value in keys.items() if value} if self.params or self.always else self.job
 
 
 class AfterStep(Struct, frozen=True):
