@@ -32,17 +32,13 @@ class WrittenQuiet(Struct, frozen=True):
     ignored: bool = False
 
 
-def read_quiet_hours(value: Any) -> WrittenQuiet:
-    """Return the quiet hours of all jobs: a list of windows, or a map with a policy."""
-    return _read(value, own=False)
-
-
 def read_own_quiet_hours(value: Any) -> WrittenQuiet:
     """Return the quiet hours of one job: as those of all, `ignore`, or a map that says only what differs."""
-    return WrittenQuiet(ignored=True) if value == IGNORE else _read(value, own=True)
+    return WrittenQuiet(ignored=True) if value == IGNORE else read_quiet_hours(value, own=True)
 
 
-def _read(value: Any, *, own: bool) -> WrittenQuiet:
+def read_quiet_hours(value: Any, *, own: bool = False) -> WrittenQuiet:
+    """Return the quiet hours of all jobs: a list of windows, or a map with a policy."""
     windows = partial(_windows, own=own)
     if not isinstance(value, Mapping):
         return WrittenQuiet(windows(value))

@@ -116,24 +116,18 @@ def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) 
     schedules = {agent: body["schedules"] for agent, body in bodies.items() if isinstance(body.get("schedules"), dict)}
     for agent, named in schedules.items():
         check_names([("schedules", name) for name in named], findings, base=("agents", agent))
-    found = [
-        _scheduled(agent, name, body, project=project, findings=findings)
-        for agent, named in schedules.items()
-        for name, body in named.items()
-    ]
+    found: list[JobSpec | None] = []
+    for agent, name, body in ((agent, *entry) for agent, named in schedules.items() for entry in named.items()):
+        at: KeyPath = ("agents", agent, "schedules", name)
+        try:
+            keys, right = read_schedule(body), True
+        except BadValue as error:
+            findings.tell(at, error.problems)
+            keys, right = error.rest, False
+        if keys is not None:  # the other keys of a wrong one may be wrong, too
+            spec = _job(f"{agent}/{name}", {"agent": agent, **keys}, project, findings=findings, at=at)
+            found.append(spec if right else None)
     return tuple(spec for spec in found if spec is not None)
-
-
-def _scheduled(agent: str, schedule: str, body: Any, *, project: JobDefaults, findings: Findings) -> JobSpec | None:
-    at: KeyPath = ("agents", agent, "schedules", schedule)
-    try:
-        keys = read_schedule(body)
-    except BadValue as error:
-        findings.tell(at, error.problems)
-        if error.rest is not None:  # its other keys may be wrong, too
-            _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, project, findings=findings, at=at)
-        return None
-    return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, project, findings=findings, at=at)
 
 
 def read_poll(keys: Mapping[str, Any] | None, project: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:

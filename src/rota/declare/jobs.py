@@ -33,11 +33,10 @@ from rota.declare.work_sources import refuse_source_elsewhere
 from rota.model.agents import Access
 from rota.model.budgets import MILLION, Account
 from rota.model.clock import cut_to_ms
-from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
+from rota.model.errors import InvalidInstant, KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import (
     Anchor,
     ByMode,
-    Deliver,
     EnvValue,
     Gates,
     Isolate,
@@ -115,19 +114,15 @@ def misfits(own: Keys, shape: JobShape) -> list[Problem]:
 
 def draw_problems(keys: Keys, capacities: Mapping[str, int] | None) -> list[Problem]:
     """Return what is wrong with the pools that a job or the defaults draw on."""
-    if capacities is None or "pools" not in keys:
-        return []
-    return below("pools", wrong_draws(keys["pools"], capacities))
+    return [] if capacities is None else below("pools", wrong_draws(keys.get("pools", {}), capacities))
 
 
 def target_problems(keys: Keys, targets: Collection[str] | None) -> list[Problem]:
     """Return the targets that a job, a group or the defaults name and that are not there."""
     if targets is None:
         return []
-    written: Deliver | None = keys.get("deliver")
-    return below("notify", wrong_targets(keys.get("notify"), targets)) + below(
-        "deliver", wrong_receivers(written, targets)
-    )
+    notified, receivers = wrong_targets(keys.get("notify"), targets), wrong_receivers(keys.get("deliver"), targets)
+    return below("notify", notified) + below("deliver", receivers)
 
 
 def unheard(own: Keys, keys: Keys) -> list[Problem]:
@@ -265,15 +260,16 @@ def resolve_times(keys: dict[str, Any], project: JobDefaults) -> list[Problem]:
     except RotaError as error:
         keys["timezone"] = "UTC"
         problems.append(Problem(error.message, "timezone", at=("timezone",), hint=error.hint))
-    for key in ("at", "start_at", "end_at"):
-        if key in keys:
-            keys[key], wrong = _instant(key, keys[key], keys["timezone"])
-            problems += wrong
+    for key in (key for key in ("at", "start_at", "end_at") if key in keys):
+        written, keys[key] = keys[key], None
+        try:
+            keys[key] = _instant(key, written, keys["timezone"])
+        except RotaError as error:
+            problems.append(Problem(error.message, "instant", at=(key,), hint=error.hint))
     start_at, end_at = keys.get("start_at"), keys.get("end_at")
     if start_at and end_at and end_at <= start_at:
-        problems.append(
-            Problem("is not after `start_at`", "conflict", at=("end_at",), hint="no instant lies between them")
-        )
+        hint = "no instant lies between them"
+        problems.append(Problem("is not after `start_at`", "conflict", at=("end_at",), hint=hint))
     return problems + _resolve_quiet(keys, project)
 
 
@@ -290,14 +286,10 @@ def _resolve_quiet(keys: dict[str, Any], project: JobDefaults) -> list[Problem]:
     return []
 
 
-def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Problem]]:
+def _instant(key: str, text: str, zone: str) -> datetime:
     if key == "at" and len(text) <= len("2026-11-15"):
-        message = f"{shown(text)} has a date but no time"
-        return None, [Problem(message, "instant", at=(key,), hint="add one: 2026-11-15 08:30")]
-    try:
-        return cut_to_ms(localize(to_datetime(text), zone)), []
-    except RotaError as error:
-        return None, [Problem(error.message, "instant", at=(key,), hint=error.hint)]
+        raise InvalidInstant(f"{shown(text)} has a date but no time", hint="add one: 2026-11-15 08:30")
+    return cut_to_ms(localize(to_datetime(text), zone))
 
 
 def schedule_of(keys: Keys) -> Schedule:
@@ -316,14 +308,11 @@ def schedule_of(keys: Keys) -> Schedule:
 def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
     """Return `keys` with the accepted older spellings replaced; both spellings at once are an error."""
     found, problems = dict(keys), []
-    for older, key in SPELLINGS.items():
-        if older not in found:
-            continue
+    for older, key in ((older, key) for older, key in SPELLINGS.items() if older in found):
         value = found.pop(older)
         if key in found:
-            problems.append(
-                Problem(f"is another spelling of `{key}`, which is also set", "conflict", at=(older,), hint="keep one")
-            )
+            message = f"is another spelling of `{key}`, which is also set"
+            problems.append(Problem(message, "conflict", at=(older,), hint="keep one"))
         else:
             found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
     if "group" in found:
@@ -444,6 +433,7 @@ def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> 
     """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
     schedule = schedule_of(keys)
+    interval = schedule.every(Mode.ACTIVE)
     notify: WrittenNotify = get("notify") or WrittenNotify()
     cwd = project.folder if project.included else ""
     return JobSpec(
@@ -452,7 +442,9 @@ def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> 
         schedule=schedule,
         misfire=Misfire(shape.misfire, **values_of("misfire", keys)),
         overlap=Overlap(shape.overlap, **values_of("overlap", keys)),
-        gates=_gates(keys, schedule, shape),
+        gates=Gates(
+            when_false=shape.when_false, recheck=get("recheck") or usual_recheck(interval), **values_of("gates", keys)
+        ),
         pools=drawn(get("pools", {})),
         budgets=spends_of(get("budget", {}).values(), get("estimate", {}), project.budgets or {}),
         retention=replace(project.retention, **get("retention", {})),
@@ -464,7 +456,9 @@ def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> 
 
 def _work(keys: Keys, project: JobDefaults, shape: JobShape) -> Work:
     values = {"timeout": project.timeout, "cwd": project.folder} | values_of("work", keys)
-    values |= {key: _place(keys, key, project) for key in ("env_file", "cwd") if key in keys}
+    for key in (key for key in ("env_file", "cwd") if key in keys):
+        text = keys[key]
+        values[key] = text if has_placeholders(text) else place_of(text, project.folder, home=project.home)
     values |= keys["params"].fields() if "params" in keys else {}
     if shape.python:
         values["isolate"] = Isolate.PROCESS
@@ -479,20 +473,7 @@ def _python(keys: Keys, project: JobDefaults, shape: JobShape) -> str | None:
     return project.python if any(gate.name for gate in keys.get("conditions", ())) else None
 
 
-def _place(keys: Keys, key: str, project: JobDefaults) -> str:
-    text: str = keys[key]
-    return text if has_placeholders(text) else place_of(text, project.folder, home=project.home)
-
-
-def _gates(keys: Keys, schedule: Schedule, shape: JobShape) -> Gates:
-    interval = schedule.every(Mode.ACTIVE)
-    return Gates(
-        when_false=shape.when_false, recheck=keys.get("recheck") or usual_recheck(interval), **values_of("gates", keys)
-    )
-
-
 MEMBERS = 1000
-NO_RETRY = Retry(max_attempts=1)
 NO_MEMBERS = Problem(
     "has no members", "member", at=("members",), hint="name at least one job: `members: [extract, load]`"
 )
@@ -514,17 +495,12 @@ def build_group(
     keys = merged(own, defaults, shape)
     problems += resolve_times(keys, project) + unheard(own, keys)
     problems += _wrong_members(own, keys, jobs=jobs, groups=groups)
+    if problems:
+        return None, problems
     spec = spec_of(name, keys, project=project, shape=shape)
-    return (None, problems) if problems else (replace(spec, work=_groups_work(keys), retry=NO_RETRY), [])
-
-
-def _groups_work(keys: Keys) -> Work:
-    return Work(
-        Kind.GROUP,
-        timeout=None,
-        members=tuple(keys["members"].values()),
-        **values_of("work", {key: keys[key] for key in ("mode", "on_failure") if key in keys}),
-    )
+    order = values_of("work", {key: keys[key] for key in ("mode", "on_failure") if key in keys})
+    work = Work(Kind.GROUP, timeout=None, members=tuple(keys["members"].values()), **order)
+    return replace(spec, work=work, retry=Retry(max_attempts=1)), []
 
 
 def _wrong_members(
@@ -541,9 +517,8 @@ def _wrong_members(
         problems += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
     if all(member.always for member in members.values()):
         hint = "`always` members run when the others are final; remove it where there are no others"
-        problems.append(
-            Problem("every member is `always`", "member", at=("members",), hint=hint, looks_at=("members",))
-        )
+        always = Problem("every member is `always`", "member", at=("members",), hint=hint, looks_at=("members",))
+        problems.append(always)
     return problems
 
 
@@ -552,14 +527,8 @@ def _wrong_member(
 ) -> list[Problem]:
     path: KeyPath = ("members", index)
     if member.job in groups and member.job not in jobs:
-        return [
-            Problem(
-                f"{shown(member.job)} is a group, and groups cannot contain groups",
-                "member",
-                at=path,
-                hint="name its jobs",
-            )
-        ]
+        message = f"{shown(member.job)} is a group, and groups cannot contain groups"
+        return [Problem(message, "member", at=path, hint="name its jobs")]
     if member.job not in jobs:
         hint = did_you_mean(member.job, jobs, "declare it under `jobs:`")
         return [Problem(f"no job is named {shown(member.job)}", "member", at=path, hint=hint)]

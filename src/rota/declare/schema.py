@@ -68,14 +68,8 @@ def _of_an_agent(job: dict[str, Any]) -> dict[str, Any]:
 def _with_members(group: dict[str, Any]) -> dict[str, Any]:
     bounds = {"minItems": 1, "maxItems": MEMBERS}
     properties = {**group["properties"], "members": {**group["properties"]["members"], **bounds}}
-    description = "One group: its members, and at most one of cron, interval, at."
-    return {
-        **group,
-        "properties": properties,
-        "required": ["members"],
-        "not": _TWO_SCHEDULES,
-        "description": description,
-    }
+    about = "One group: its members, and at most one of cron, interval, at."
+    return {**group, "properties": properties, "required": ["members"], "not": _TWO_SCHEDULES, "description": about}
 
 
 def _schema(table: keys.Map) -> dict[str, Any]:

@@ -71,6 +71,10 @@ class FileOrigin(Struct, frozen=True):
         """Return the absolute path of what the file names."""
         return jobs.place_of(text, str(self.folder), home=self.home, program=program)
 
+    def cwd_of(self, target: Target) -> str:
+        """Return the folder of a command that is notified: that of the file, if another project includes it."""
+        return str(self.folder) if self.host and target.command else ""
+
 
 def read_sections(findings: Findings) -> Sections:
     """Return the sections that say something about the whole project."""
@@ -88,11 +92,12 @@ def read_settings(
     Where its host writes the same, that of the host is among the settings.
     """
     zone = named_zone(sections.get("timezone", "UTC"), origin, findings=findings, key=("timezone",))
+    targets: Mapping[str, Target] = sections.get("notify", {})
     own = {
         "pools": sections.get("pools", {}),
         "budgets": _budgets(sections.get("budgets", {}), origin, findings=findings, zone=zone),
         "prices": sections.get("prices", {}),
-        "notify": _targets(sections.get("notify", {}), origin),
+        "notify": {name: replace(one, name=name, cwd=origin.cwd_of(one)) for name, one in targets.items()},
         "secrets": placed(sections.get("secrets", {}), str(origin.folder), origin.place),
     }
     hosted = origin.host.shared if origin.host else {}
@@ -128,11 +133,10 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
     findings.tell(("http",), people_problems(sections.get("http", {})))
     if "ping_url" in scheduler:
         scheduler["ping"] = scheduler.pop("ping_url")
+    folder = state or origin.environment.get("ROTA_STATE") or sections.get("state") or STATE_NAME
     return Settings(
         folder=origin.folder,
-        state=Path(
-            origin.place(str(state or origin.environment.get("ROTA_STATE") or sections.get("state") or STATE_NAME))
-        ),
+        state=Path(origin.place(str(folder))),
         store=origin.environment.get("ROTA_STORE") or sections.get("store") or SQLITE,
         timezone=zone,
         scheduler=SchedulerSettings(**scheduler),
@@ -156,12 +160,6 @@ def _budgets(
         named = named_zone(one.timezone or zone, origin, findings=findings, key=("budgets", name, "timezone"))
         found[name] = one.account(name, named)
     return found
-
-
-def _targets(written: Mapping[str, Target], origin: FileOrigin) -> dict[str, Target]:
-    """Return the targets of the file; commands of an included project run in its folder."""
-    cwd = str(origin.folder) if origin.host else ""
-    return {name: replace(one, name=name, cwd=cwd if one.command else "") for name, one in written.items()}
 
 
 def _python(written: str | None, origin: FileOrigin, *, findings: Findings) -> str | None:
@@ -231,34 +229,26 @@ def poll_job(keys: Mapping[str, Any], project: jobs.JobDefaults) -> tuple[JobSpe
     """Return the job that polls from the section's read keys, or what is wrong with them."""
     problems: list[Problem] = []
     if ("url" in keys) == ("run" in keys):
-        problems.append(
-            Problem("needs either `url` or `run`", "conflict", hint="write one of them", looks_at=("url", "run"))
-        )
+        message, hint = "needs either `url` or `run`", "write one of them"
+        problems.append(Problem(message, "conflict", hint=hint, looks_at=("url", "run")))
     if "run" in keys and project.python is not None:
         message = "a poll's function runs inside the scheduler's process, not in another interpreter (`python:`)"
-        problems.append(
-            Problem(message, "conflict", at=("run",), hint="poll a `url`, or start rota from the project's environment")
-        )
+        hint = "poll a `url`, or start rota from the project's environment"
+        problems.append(Problem(message, "conflict", at=("run",), hint=hint))
     if "headers" in keys and "url" not in keys:
-        hint = "add `url`, or remove this line"
-        problems.append(
-            Problem("has no effect without `url`", "no_effect", at=("headers",), hint=hint, looks_at=("url",))
-        )
+        message, hint = "has no effect without `url`", "add `url`, or remove this line"
+        problems.append(Problem(message, "no_effect", at=("headers",), hint=hint, looks_at=("url",)))
     problems += jobs.name_problems(keys, project) or _uncountable(keys, project.budgets or {})
     return (None, problems) if problems else (_spec(keys, project), [])
 
 
 def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Problem]:
-    found = [(path, accounts[name]) for path, name in keys.get("budget", {}).items() if name in accounts]
+    found = [(path, accounts[name].unit) for path, name in keys.get("budget", {}).items() if name in accounts]
+    hint = "name an account of `requests`"
     return [
-        Problem(
-            f"a poll is a request, not {one.unit}",
-            "conflict",
-            at=("budget", *path),
-            hint="name an account of `requests`",
-        )
-        for path, one in found
-        if one.unit in (Unit.TOKENS, Unit.USD)
+        Problem(f"a poll is a request, not {unit}", "conflict", at=("budget", *path), hint=hint)
+        for path, unit in found
+        if unit in (Unit.TOKENS, Unit.USD)
     ]
 
 
