@@ -16,7 +16,6 @@ from rota.http import schemas
 from rota.http.api import agents as agents_api
 from rota.http.api import forecast as forecast_api
 from rota.http.api import jobs as jobs_api
-from rota.http.api import questions as questions_api
 from rota.http.api import runs as runs_api
 from rota.http.api import stats as stats_api
 from rota.http.api import system as system_api
@@ -24,7 +23,6 @@ from rota.http.context import ServerContext, model_of
 from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
 from rota.http.pages import (
     agents,
-    digest,
     forecast,
     groups,
     job_file,
@@ -32,7 +30,6 @@ from rota.http.pages import (
     login,
     overview,
     page,
-    questions,
     queue,
     reference,
     runs,
@@ -57,8 +54,6 @@ PAGES = (
     stats.pages,
     forecast.pages,
     reference.pages,
-    questions.pages,
-    digest.pages,
 )
 
 
@@ -83,7 +78,7 @@ PARTS = (
     system_api.attention_routes,
     system_api.events_routes,
     agents_api.people_routes,
-    questions_api.questions_routes,
+    agents_api.questions_routes,
     stats_api.stats_routes,
     forecast_api.forecast_routes,
     forecast_api.feed_routes,

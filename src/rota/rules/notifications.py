@@ -1,6 +1,7 @@
-"""Which events are notified, and when a failed delivery or report is retried."""
+"""Which events are notified, when a failed delivery or report is retried, and when a digest is due."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -8,7 +9,7 @@ from msgspec import Struct
 
 from rota.model.notifications import Event, PingSignal, Target
 from rota.model.states import Reason, Status
-from rota.rules.schedule.cron import cron_next
+from rota.rules.schedule.cron import cron_next, cron_previous
 
 PAUSES = (timedelta(seconds=5), timedelta(seconds=30), timedelta(minutes=5))
 """The pauses before retries; after the last retry a delivery has failed."""
@@ -90,8 +91,7 @@ def late_at(finish_by: str, timezone: str, *, after: datetime) -> datetime | Non
     >>> late_at("06:00", "UTC", after=datetime(2026, 11, 16, 22, tzinfo=UTC)).isoformat()
     '2026-11-17T06:00:00+00:00'
     """
-    hour, minute = finish_by.split(":")
-    return cron_next((f"{int(minute)} {int(hour)} * * *",), timezone, after)
+    return cron_next((_daily(finish_by),), timezone, after)
 
 
 def pause_before(attempt: int, *, delivery: str, wish: float | None) -> timedelta | None:
@@ -186,3 +186,35 @@ def pause_before_report(tries: int, *, wish: float | None) -> timedelta | None:
         return None
     pause: timedelta = min(FIRST_PAUSE * 2 ** min(tries - 1, 20), LONGEST_PAUSE)
     return pause if wish is None else max(pause, timedelta(seconds=wish))
+
+
+LONGEST_DIGEST = timedelta(days=7)
+"""A digest covers at most this time: after a long stop, older runs are in the history."""
+
+
+def digest_due(times: Sequence[str], timezone: str, *, last: datetime, now: datetime) -> bool:
+    """Return whether a time of day has come since the last digest. Several that have passed make one digest.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 11, 16, 9, tzinfo=UTC)
+    >>> [digest_due(["07:30"], "UTC", last=now.replace(hour=hour), now=now) for hour in (7, 8)]
+    [True, False]
+    """
+    instant = cron_previous(tuple(map(_daily, times)), timezone, now + timedelta(milliseconds=1))
+    return instant is not None and instant > last
+
+
+def next_digest(times: Sequence[str], timezone: str, *, now: datetime) -> datetime | None:
+    """Return the next time of day.
+
+    >>> from datetime import UTC
+    >>> next_digest(["07:30", "18:00"], "UTC", now=datetime(2026, 11, 16, 9, tzinfo=UTC)).isoformat()
+    '2026-11-16T18:00:00+00:00'
+    """
+    return cron_next(tuple(map(_daily, times)), timezone, now)
+
+
+def _daily(time: str) -> str:
+    """Return the cron expression of a time of day."""
+    hour, minute = time.split(":")
+    return f"{int(minute)} {int(hour)} * * *"

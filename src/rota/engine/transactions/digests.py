@@ -9,7 +9,7 @@ from msgspec import Struct
 from rota.model.clock import iso
 from rota.model.ids import new_id
 from rota.model.notifications import Event, Target
-from rota.rules.digests import LONGEST, digest_due, next_digest
+from rota.rules.notifications import LONGEST_DIGEST, digest_due, next_digest
 from rota.store.driver import Database
 from rota.store.tables import digests, notifications
 from rota.store.tables.jobs import timezone_of
@@ -48,7 +48,7 @@ def write_due(db: Database, build: BuildDigest, *, now: datetime) -> int:
     """Store the due digests and that they are written; return their number. A new target begins now."""
     found, last = plan(db, now=now), digests.last_digests(db)
     for target in found.due:
-        since = max(last[target.name], now - LONGEST)
+        since = max(last[target.name], now - LONGEST_DIGEST)
         payload = {"event": Event.DIGEST.value, "id": new_id(now), "at": iso(now), **build(db, since, now)}
         subject = f"digest:{iso(now)}"
         notifications.insert_message(db, target, Event.DIGEST, subject=subject, payload=payload, now=now)

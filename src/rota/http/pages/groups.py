@@ -130,16 +130,14 @@ def show_one_group(visit: VisitOf, group: GroupName, shown: As = "") -> Response
 def cancel_one_group(visit: VisitOf, group: GroupName) -> Response:
     """Cancel a group: remove queued members, stop running ones."""
     ctx = visit.ctx
+    view = group_actions.cancel(ctx.store, group, now=visit.now, dry_run=not visit.confirmed)
+    handle, running = view.group.handle, running_members(view)
     if not visit.confirmed:
-        found = group_actions.cancel(ctx.store, group, now=visit.now, dry_run=True)
-        running = running_members(found)
         says = f"{counted(len(running), 'running member')} will be stopped; queued members will not start."
-        back = group_path(found.group.handle)
-        return visit.confirm(f"Cancel {found.group.handle}?", says=says, button="Cancel it", back=back)
-    view = group_actions.cancel(ctx.store, group, now=visit.now)
+        return visit.confirm(f"Cancel {handle}?", says=says, button="Cancel it", back=group_path(handle))
     ctx.wake()
-    stop_unattended(ctx.store, ctx.state, [run.id for run in running_members(view)])
-    return visit.done(f"{view.group.handle} is being cancelled", back=group_path(view.group.handle))
+    stop_unattended(ctx.store, ctx.state, [run.id for run in running])
+    return visit.done(f"{handle} is being cancelled", back=group_path(handle))
 
 
 @pages.act(f"{PATH}/{{group}}/retry", back=PATH)
@@ -147,10 +145,12 @@ def retry_one_group(visit: VisitOf, group: GroupName) -> Response:
     """Create a new group of the failed members."""
     made = group_actions.retry(visit.ctx.store, group, now=visit.now)
     visit.ctx.wake()
+    old = made.of.handle
     if made.view is None:
         waits = "the earlier runs of the group" if made.run is None else made.run.handle
-        return visit.done(f"{made.of.handle} is retried after {waits}", back=group_path(made.of.handle))
-    return visit.done(f"{made.view.group.handle} retries {made.of.handle}", back=group_path(made.view.group.handle))
+        return visit.done(f"{old} is retried after {waits}", back=group_path(old))
+    new = made.view.group.handle
+    return visit.done(f"{new} retries {old}", back=group_path(new))
 
 
 class GanttRow(Struct, frozen=True):

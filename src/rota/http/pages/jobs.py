@@ -422,9 +422,7 @@ def resume_one_job(visit: VisitOf, job: JobName) -> Response:
 @pages.act("/ui/jobs/{job}/enable", back=PATH, scope=Scope.ADMIN)
 def enable_one_job(visit: VisitOf, job: JobName) -> Response:
     """Enable a job of the API."""
-    apply.enable(visit.ctx.store, job, enabled=True, now=visit.now)
-    visit.ctx.wake()
-    return visit.done(f"{job} is enabled", back=_page(job))
+    return _enable(visit, job, enabled=True)
 
 
 @pages.act("/ui/jobs/{job}/disable", back=PATH, scope=Scope.ADMIN)
@@ -433,9 +431,13 @@ def disable_one_job(visit: VisitOf, job: JobName) -> Response:
     if not visit.confirmed:
         says = f"{job} will neither fire nor be started until it is enabled again. Running and queued runs continue."
         return visit.confirm(f"Disable {job}?", says=says, button="Disable", back=_page(job), detail=_hit(visit, job))
-    apply.enable(visit.ctx.store, job, enabled=False, now=visit.now)
+    return _enable(visit, job, enabled=False)
+
+
+def _enable(visit: PageContext, job: str, *, enabled: bool) -> Response:
+    apply.enable(visit.ctx.store, job, enabled=enabled, now=visit.now)
     visit.ctx.wake()
-    return visit.done(f"{job} is disabled", back=_page(job))
+    return visit.done(f"{job} is {'enabled' if enabled else 'disabled'}", back=_page(job))
 
 
 @pages.act("/ui/jobs/{job}/delete", back=PATH, scope=Scope.ADMIN)

@@ -1,4 +1,4 @@
-"""The overview page, its timeline and search."""
+"""The overview page with its timeline, the digest, and the search."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -17,11 +17,13 @@ from rota.operations.budgets import AccountView
 from rota.operations.jobs import find_job
 from rota.operations.runs import find_run
 from rota.operations.status.attention import acknowledge, point_out
+from rota.operations.status.digest import look_at_digest
 from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Overview, Timeline, look_over
 from rota.operations.status.status import needs_of
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.rules.schedule.blackouts import QuietRun
 from rota.store.driver import Database
+from rota.text import messages
 from rota.text.format import briefly, clock_time, day_time, from_now
 
 WIDTH, HEIGHT = 1000, 20
@@ -274,3 +276,23 @@ def _named(db: Database, words: str) -> str | None:
         return f"/ui/jobs/{segment(find_job(db, words).name)}"
     except RotaError:
         return None
+
+
+DIGEST_SPANS = {"last": None, "12h": timedelta(hours=12), "1d": timedelta(days=1), "7d": timedelta(days=7)}
+
+
+@pages.show("/ui/digest")
+def show_digest(visit: VisitOf, since: Annotated[str, Query(max_length=10)] = "last") -> Response:
+    """Show what happened since the last digest, or within a span."""
+    span = DIGEST_SPANS.get(since)
+    begin = None if span is None else visit.now - span
+    beat = visit.health.heartbeat
+    digest = look_at_digest(visit.ctx.store, beat=beat, since=begin, zone=visit.zone, now=visit.now)
+    view = {
+        "digest": digest,
+        "title": messages.title({**digest, "event": "digest"}),
+        "say_counts": lambda one: messages.say_counts({**one, "job": 0}),
+        "chosen": since if since in DIGEST_SPANS else "last",
+        "spans": tuple(DIGEST_SPANS),
+    }
+    return visit.show("digest.html", view, title="Digest", section="overview")

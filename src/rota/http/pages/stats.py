@@ -52,16 +52,13 @@ class Asked(Struct, frozen=True):
         until = self.until or since
         whole = range_of("", since, "", tz=tz, now=now)
         ends = range_of("", until, "", tz=tz, now=now).since + ONE_DAY if self.until else now
-        return StatRange(CUSTOM, whole.since, min(max(ends, whole.since), now), _step(min(ends, now) - whole.since), tz)
+        step = Step.HOUR if min(ends, now) - whole.since <= 3 * ONE_DAY else Step.DAY
+        return StatRange(CUSTOM, whole.since, min(max(ends, whole.since), now), step, tz)
 
     def query(self) -> dict[str, str]:
         """Return what keeps the time in an address."""
         named = {"range": self.preset, "since": self.since, "until": self.until}
         return {name: value for name, value in named.items() if value}
-
-
-def _step(length: timedelta) -> Step:
-    return Step.HOUR if length <= 3 * ONE_DAY else Step.DAY
 
 
 def asked(preset: Preset = "", since: Date = "", until: Date = "", shown: As = "") -> Asked:
@@ -74,15 +71,9 @@ AskedOf = Annotated[Asked, Depends(asked)]
 
 def picker(visit: PageContext, of: Asked, found: StatRange, path: str, kept: Mapping[str, str]) -> View:
     """Return the range picker of a page; `kept` are its other parameters."""
+    named = ((name, _link(visit, path, {**kept, "range": name})) for name in PRESETS)
     return {
-        "presets": [
-            {
-                "name": _PRESET_NAMES[name],
-                "href": _link(visit, path, {**kept, "range": name}),
-                "chosen": found.name == name,
-            }
-            for name in PRESETS
-        ],
+        "presets": [{"name": _PRESET_NAMES[name], "href": href, "chosen": found.name == name} for name, href in named],
         "custom": found.name == CUSTOM,
         "words": f"{of.since or '…'} to {of.until or 'now'}" if found.name == CUSTOM else "",
         "since": of.since,
@@ -152,7 +143,10 @@ def overview_stats(visit: PageContext, of: Asked, *, kept: Mapping[str, str]) ->
     return {
         "title": f"The last {_PRESET_NAMES[found.name]}" if found.name != CUSTOM else "The chosen time",
         "figures": [_strip_figure(one) for one in whole.compared if one.name in _SAID],
-        "charts": [_throughput(whole.points, steps), *_queue(whole.points, steps, found)],
+        "charts": [
+            charts.bars("throughput", "Throughput", steps=steps, series=_by_status(whole.points)),
+            *_queue(whole.points, steps, found),
+        ],
         "counted_from": whole.counted_from,
         "ranges": picker(visit, of, found, "/", kept),
         "as_table": of.as_table,
@@ -187,25 +181,15 @@ def _by_status(points: Sequence[Point]) -> list[Series]:
     ]
 
 
-def _throughput(points: Sequence[Point], steps: Sequence[str]) -> Chart:
-    return charts.bars("throughput", "Throughput", steps=steps, series=_by_status(points))
-
-
 def _queue(points: Sequence[Point], steps: Sequence[str], found: StatRange) -> list[Chart]:
     waits = [figures(point.tally) for point in points]
     step = ONE_HOUR if found.step is Step.HOUR else ONE_DAY
     depth = tuple(stats.mean_queue(point, step) or None for point in points)
     series = _half_and_most([one.wait_p50 for one in waits], [one.wait_p95 for one in waits])
+    waiting = [Series("waiting runs", "s-half", depth)]
     return [
         charts.lines("wait", "Wait in the queue", steps=steps, series=series, say=_ms),
-        charts.bars(
-            "queue",
-            "Mean queue",
-            steps=steps,
-            series=[Series("waiting runs", "s-half", depth)],
-            say=_depth,
-            added=False,
-        ),
+        charts.bars("queue", "Mean queue", steps=steps, series=waiting, say=_depth, added=False),
     ]
 
 
@@ -266,12 +250,8 @@ def job_stats(visit: PageContext, of: Asked, name: str) -> View:
     whole = stats.of_job(visit.ctx.store, name, found, now=visit.now)
     steps = names_of(whole.points, found)
     each = [figures(point.tally) for point in whole.points]
-    marks = [
-        Mark(
-            charts.place_of(change.at, found.since, found.until), f"definition {change.version} since {change.at:%d %b}"
-        )
-        for change in whole.changes
-    ]
+    places = [(charts.place_of(change.at, found.since, found.until), change) for change in whole.changes]
+    marks = [Mark(place, f"definition {change.version} since {change.at:%d %b}") for place, change in places]
     durations = _half_and_most([one.duration_p50 for one in each], [one.duration_p95 for one in each])
     lateness = _half_and_most([one.lateness_p50 for one in each], [one.lateness_p95 for one in each])
     return {
@@ -346,6 +326,7 @@ def _reasons(weeks: Sequence[Point]) -> Chart:
 
 COSTS = "/ui/costs"
 TITLES = {CostUnit.USD: "Cost", CostUnit.TOKENS: "Tokens"}
+UNKNOWN = "unknown"
 
 
 @pages.show(COSTS)
@@ -361,28 +342,28 @@ def show_costs(
     kept = {"by": by.value, "unit": unit.value}
     keep = {**kept, **of.query(), **({"as": "table"} if of.as_table else {})}
     say = _say_unit(unit)
-    all_parts = sum(part.total for part in paid.parts)
+    all_parts, of_jobs = sum(part.total for part in paid.parts), by is CostBy.JOB
+
+    def choice(name: str, key: str, value: str) -> View:
+        return {"name": name, "href": visit.href(COSTS, **{**keep, key: value}), "chosen": kept[key] == value}
+
     view = {
         "ranges": picker(visit, of, found, COSTS, kept),
-        "divisions": [
-            {"name": f"By {one.value}", "href": visit.href(COSTS, **{**keep, "by": one.value}), "chosen": one is by}
-            for one in CostBy
-        ],
-        "units": [
-            {"name": TITLES[one], "href": visit.href(COSTS, **{**keep, "unit": one.value}), "chosen": one is unit}
-            for one in CostUnit
-        ],
+        "divisions": [choice(f"By {one.value}", "by", one.value) for one in CostBy],
+        "units": [choice(TITLES[one], "unit", one.value) for one in CostUnit],
         "figures": _cost_figures(paid, say),
         "chart": _cost_chart(paid, say),
         "by": by.value,
         "noun": "cost" if unit is CostUnit.USD else "tokens",
         "parts": [
             {
-                "name": _part_name(part.name),
+                "name": part.name or UNKNOWN,
                 "style": f"part-{at}",
                 "value": say(part.total),
                 "share": f"{part.total / all_parts:.0%}",
-                "href": _part_link(visit, by, part.name),
+                "href": visit.href(f"/ui/jobs/{segment(part.name)}")
+                if of_jobs and part.name not in ("", OTHERS)
+                else "",
             }
             for at, part in enumerate(paid.parts)
         ],
@@ -405,7 +386,7 @@ def download_costs(
     paid = costs(visit.ctx.store, of.range(visit, "30d"), by=by, unit=unit, now=visit.now)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["time", *(_cell(_part_name(part.name)) for part in paid.parts), "total"])
+    writer.writerow(["time", *(_cell(part.name or UNKNOWN) for part in paid.parts), "total"])
     totals = paid.totals
     for at, point in enumerate(paid.points):
         row = [part.amounts[at] for part in paid.parts]
@@ -427,17 +408,9 @@ def _say_unit(unit: CostUnit) -> charts.Say:
     return (lambda value: say_money(round(value))) if unit is CostUnit.USD else (lambda value: f"{value:,.0f}")
 
 
-def _part_name(name: str) -> str:
-    return name or "unknown"
-
-
-def _part_link(visit: PageContext, by: CostBy, name: str) -> str:
-    return visit.href(f"/ui/jobs/{segment(name)}") if by is CostBy.JOB and name and name != OTHERS else ""
-
-
 def _cost_chart(paid: CostStats, say: charts.Say) -> Chart:
     steps = names_of(paid.points, paid.range)
-    series = [Series(_part_name(part.name), f"part-{at}", part.amounts) for at, part in enumerate(paid.parts)]
+    series = [Series(part.name or UNKNOWN, f"part-{at}", part.amounts) for at, part in enumerate(paid.parts)]
     title = f"{TITLES[paid.unit]} by {'hour' if paid.range.step is Step.HOUR else 'day'}"
     if not series:
         return charts.bars("costs", title, steps=(), series=[])
@@ -457,16 +430,12 @@ def _cost_figures(paid: CostStats, say: charts.Say) -> list[View]:
     total = sum(part.total for part in paid.parts)
     days = max(len(paid.points), 1)
     each = "an hour" if paid.range.step is Step.HOUR else "a day"
-    return [
-        {"label": "In all", "value": say(total), "about": f"{say(total / days)} {each}", "worse": False},
-        {"label": "Runs with usage", "value": f"{paid.figures.paid_runs:,}", "about": "", "worse": False},
-        *(
-            [{"label": "For each completed run", "value": say_money(paid.per_completed), "about": "", "worse": False}]
-            if paid.per_completed is not None
-            else []
-        ),
-        *(_account(view, say) for view in paid.accounts[:4]),
-    ]
+    pairs = [("In all", say(total), f"{say(total / days)} {each}")]
+    pairs.append(("Runs with usage", f"{paid.figures.paid_runs:,}", ""))
+    if paid.per_completed is not None:
+        pairs.append(("For each completed run", say_money(paid.per_completed), ""))
+    shown = [{"label": label, "value": value, "about": about, "worse": False} for label, value, about in pairs]
+    return [*shown, *(_account(view, say) for view in paid.accounts[:4])]
 
 
 def _account(view: AccountView, say: charts.Say) -> View:

@@ -11,7 +11,7 @@ from rota.operations.budgets import AccountView, account_views
 from rota.operations.status.heartbeat import Heartbeat
 from rota.operations.status.status import needs_at
 from rota.rules.budgets import say_used
-from rota.rules.digests import LONGEST
+from rota.rules.notifications import LONGEST_DIGEST
 from rota.store.driver import Database, Store
 from rota.store.tables import digests, jobs, queue, work_items
 from rota.store.tables.jobs import timezone_of
@@ -110,7 +110,7 @@ def look_at_digest(
 def _last(db: Database, target: str | None, *, now: datetime) -> datetime:
     last = digests.last_digests(db)
     found = last.get(target) if target is not None else max(last.values(), default=None)
-    return found if found is not None and now - LONGEST <= found < now else now - DAY
+    return found if found is not None and now - LONGEST_DIGEST <= found < now else now - DAY
 
 
 def build(db: Database, since: datetime, until: datetime, *, items: Sequence[Attention]) -> DigestJson:
