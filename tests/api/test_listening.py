@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.declare.problems import BadValue
-from rota.declare.readers import DEFAULT_PORT, read_base_path, read_listen, read_public_url
+from rota.declare.readers.values import DEFAULT_PORT, read_base_path, read_listen, read_public_url
 from rota.http.server import PORTS_TRIED, Flags, bind, check_exposure, is_loopback
 from rota.model.errors import ListenExposed, ListenRefused
 from rota.settings import Http

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rota.declare.agents import draws_of, own_pools
+from rota.declare.readers.agents import draws_of, own_pools
 from rota.engine.functions import FunctionTable
 from rota.model.agents import Access, AgentResult, AgentTask
 from rota.model.spec import AgentChoice, AgentWork, JobSpec, Kind, Retry, Work

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from rota.declare.agents import draws_of, own_pools
+from rota.declare.readers.agents import draws_of, own_pools
 from rota.model.errors import ProviderNotHeld
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Work

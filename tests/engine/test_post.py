@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from rota.declare.notifications import READERS
+from rota.declare.readers.notifications import READERS
 from rota.engine.clock import SystemClock
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.ports import Message

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rota.declare.agents import draws_of
+from rota.declare.readers.agents import draws_of
 from rota.engine.transactions.claim import Claimed
 from rota.model.agents import AgentSession, Brief
 from rota.model.budgets import Usage

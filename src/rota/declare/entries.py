@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.declare.agents import Agent, read_agent, read_schedule, refuse_elsewhere
 from rota.declare.applicability import runs_first
-from rota.declare.function_agents import Bodies
 from rota.declare.jobs import NO_MEMBERS, NO_WORK, JobDefaults, build_group, build_job, place_of
 from rota.declare.keys import AGENT, GROUP, JOB, read_map
 from rota.declare.merge import out_of_process
 from rota.declare.problems import JOB_NAME, BadValue, ProblemList, following, independent, shown
+from rota.declare.readers.agents import Agent, read_agent, read_schedule, refuse_elsewhere
+from rota.declare.readers.function_agents import Bodies
 from rota.declare.references import Findings, Mention, mentions_of
 from rota.declare.registry import RegisteredAgent
 from rota.declare.sections import poll_job

@@ -11,15 +11,15 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
-from rota.declare.agents import AGENTS_POOL, own_pools
 from rota.declare.applicability import AT_BOOT, JobShape, default_misfire, default_when_false, usual_recheck
-from rota.declare.calendar import IGNORE, means_something, written_quiet
-from rota.declare.chats import write_deliver
 from rota.declare.job_lines import ENDS, split_lines
 from rota.declare.keys import FIELDS, GROUP, JOB, misfit
-from rota.declare.notifications import write_notify, write_ping, write_target
 from rota.declare.problems import REBOOT
-from rota.declare.work_sources import write_work_source
+from rota.declare.readers.agents import AGENTS_POOL, own_pools
+from rota.declare.readers.calendar import IGNORE, means_something, written_quiet
+from rota.declare.readers.chats import write_deliver
+from rota.declare.readers.notifications import write_notify, write_ping, write_target
+from rota.declare.readers.work_sources import write_work_source
 from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
 from rota.model.agents import McpServer
 from rota.model.budgets import MILLION, Account, Exceeded, Price, Subscription, Unit

@@ -8,7 +8,10 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.declare.agents import (
+from rota.declare.applicability import SCHEDULES, SPELLINGS, WORKS, JobShape, Keys, shape_of, usual_recheck
+from rota.declare.keys import GROUP, misfit, values_of
+from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
+from rota.declare.readers.agents import (
     Agent,
     agent_limit,
     choices_of,
@@ -18,18 +21,15 @@ from rota.declare.agents import (
     without_effect,
     work_of,
 )
-from rota.declare.applicability import SCHEDULES, SPELLINGS, WORKS, JobShape, Keys, shape_of, usual_recheck
-from rota.declare.calendar import KEY as EXCEPT
-from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_except
-from rota.declare.keys import GROUP, misfit, values_of
-from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
-from rota.declare.notifications import WrittenNotify, wrong_receivers, wrong_targets
-from rota.declare.params import unfilled_params, wrong_member_params
-from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
-from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
-from rota.declare.readers import one_interval
+from rota.declare.readers.calendar import KEY as EXCEPT
+from rota.declare.readers.calendar import Calendars, WrittenQuiet, quiet_of, resolve_except
+from rota.declare.readers.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
+from rota.declare.readers.notifications import WrittenNotify, wrong_receivers, wrong_targets
+from rota.declare.readers.params import unfilled_params, wrong_member_params
+from rota.declare.readers.values import SPELLINGS as MODE_SPELLINGS
+from rota.declare.readers.values import one_interval
+from rota.declare.readers.work_sources import refuse_source_elsewhere
 from rota.declare.types import PollGroup, WorkType
-from rota.declare.work_sources import refuse_source_elsewhere
 from rota.model.agents import Access
 from rota.model.budgets import MILLION, Account
 from rota.model.clock import cut_to_ms

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.declare.agents import Agent, in_a_project, own_pools
 from rota.declare.applicability import Keys
 from rota.declare.include import CODE, Included, IncludeMatches, project_label, written_place
+from rota.declare.readers.agents import Agent, in_a_project, own_pools
 from rota.declare.yaml import Document
 from rota.model.errors import Problem
 from rota.model.spec import Draw, Isolate, JobSpec

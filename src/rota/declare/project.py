@@ -12,14 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rota.declare import entries, references
-from rota.declare.agents import Agent, own_pools
-from rota.declare.calendar import Calendars
-from rota.declare.chats import unknown_commands
-from rota.declare.function_agents import with_registered
 from rota.declare.include import NOT_EDITED, Included, find_included, join_parts, patterns_of
-from rota.declare.limits import counting_notes, unused_subscriptions
 from rota.declare.merge import FileRead, Gathered, Host, LeftOut, Shared, gather, in_project, pattern_notes
-from rota.declare.people import people_notes
+from rota.declare.readers.agents import Agent, own_pools
+from rota.declare.readers.calendar import Calendars
+from rota.declare.readers.chats import unknown_commands
+from rota.declare.readers.function_agents import with_registered
+from rota.declare.readers.limits import counting_notes, unused_subscriptions
+from rota.declare.readers.people import people_notes
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
     POLL,

@@ -7,11 +7,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rota.declare.agents import Agent
 from rota.declare.jobs import JobDefaults, interpreter_of
 from rota.declare.module_source import SourceFinder
 from rota.declare.problems import shown
-from rota.declare.readers import NAME_LIMIT
+from rota.declare.readers.agents import Agent
+from rota.declare.readers.values import NAME_LIMIT
 from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder, RegisteredAgent, RegisteredFinder
 from rota.declare.yaml import Document
 from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from rota.declare import jobs
 from rota.declare.applicability import Keys
-from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
 from rota.declare.keys import DEFAULTS, PROJECT, read_map
-from rota.declare.limits import WrittenAccount, WrittenSubscription, spends_of
 from rota.declare.merge import Host, Shared
-from rota.declare.people import people_problems
 from rota.declare.problems import shown
+from rota.declare.readers.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
+from rota.declare.readers.limits import WrittenAccount, WrittenSubscription, spends_of
+from rota.declare.readers.people import people_problems
+from rota.declare.readers.secrets import placed
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
-from rota.declare.secrets import placed
 from rota.declare.types import PollGroup
 from rota.declare.yaml import Document
 from rota.model.budgets import Account, Subscription, Unit

@@ -6,21 +6,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rota.agents.registry import CAPABILITIES
-from rota.declare import (
-    agents,
-    calendar,
-    chats,
-    function_agents,
-    limits,
-    notifications,
-    params,
-    problems,
-    readers,
-    work_sources,
-)
-from rota.declare import people as people_keys
-from rota.declare import secrets as origins
+from rota.declare import problems
 from rota.declare.problems import JOB_NAME
+from rota.declare.readers import agents, calendar, chats, function_agents, limits, notifications, params, work_sources
+from rota.declare.readers import people as people_keys
+from rota.declare.readers import secrets as origins
+from rota.declare.readers import values as readers
 from rota.model import spec
 from rota.model.agents import Access
 from rota.model.budgets import Exceeded, Per, Unit

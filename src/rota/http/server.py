@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rota.declare.readers import DEFAULT_PORT, split_listen
+from rota.declare.readers.values import DEFAULT_PORT, split_listen
 from rota.http.app import make_app
 from rota.http.context import AnswerCache, ServerContext
 from rota.http.feed import Feed

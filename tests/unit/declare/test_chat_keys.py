@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rota.declare.chats import read_deliver, write_deliver
-from rota.declare.notifications import read_target, write_target
 from rota.declare.problems import BadValue
 from rota.declare.project import Declared, read_project
+from rota.declare.readers.chats import read_deliver, write_deliver
+from rota.declare.readers.notifications import read_target, write_target
 from rota.model.errors import FileProblems
 from rota.model.notifications import Channel, ChatCommands
 from rota.model.spec import Deliver, DeliverWhen

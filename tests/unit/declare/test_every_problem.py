@@ -8,7 +8,7 @@ import pytest
 
 from rota.declare.problems import MAX_PROBLEMS, BadValue, ProblemList, read_items, wrong_type
 from rota.declare.project import read_project
-from rota.declare.readers import read_labels
+from rota.declare.readers.values import read_labels
 from rota.model.errors import FileProblems, JobProblems, Problem
 from rota.operations.project.apply import read_job
 

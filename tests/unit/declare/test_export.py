@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from rota.declare.applicability import default_misfire, default_when_false
 from rota.declare.export import Top, export_keys, export_text, schedule_word
-from rota.declare.notifications import read_ping
 from rota.declare.project import read_project
+from rota.declare.readers.notifications import read_ping
 from rota.model.budgets import Account, Exceeded, Per, Price, Unit
 from rota.model.spec import (
     Anchor,

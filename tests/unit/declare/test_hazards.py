@@ -4,7 +4,7 @@ import pytest
 
 from rota.declare.applicability import loads_code, runs_first, secret_in
 from rota.declare.problems import BadValue
-from rota.declare.readers import read_env_value, read_params
+from rota.declare.readers.values import read_env_value, read_params
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.declare.calendar import days_of
 from rota.declare.problems import BadValue
+from rota.declare.readers.calendar import days_of
 
 
 def calendar(*events: str, begin: str = "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x", end: str = "END:VCALENDAR") -> str:

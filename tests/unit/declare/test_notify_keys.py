@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rota.declare.notifications import read_finish_by, read_notify, read_ping, read_target, write_notify, write_target
 from rota.declare.problems import BadValue
 from rota.declare.project import Declared, read_project
+from rota.declare.readers.notifications import (
+    read_finish_by,
+    read_notify,
+    read_ping,
+    read_target,
+    write_notify,
+    write_target,
+)
 from rota.model.errors import FileProblems
 from rota.model.notifications import USUAL, Channel, Event, Target
 

@@ -9,8 +9,8 @@ import pytest
 from rota.declare.export import Top, export_text
 from rota.declare.problems import BadValue
 from rota.declare.project import read_project
+from rota.declare.readers.work_sources import read_work_source
 from rota.declare.registry import RegisteredFinder, Registry
-from rota.declare.work_sources import read_work_source
 from rota.model.errors import FileProblems
 from rota.model.serialize import decode, encode
 from rota.model.spec import EnvValue, JobSpec, SourceKind, WorkSource

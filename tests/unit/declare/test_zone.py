@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.declare.calendar import local_zone
+from rota.declare.readers.calendar import local_zone
 from rota.model.errors import RotaError
 
 

@@ -153,7 +153,7 @@ def _flags(
     invocation: Invocation, listen: str | None, *, behind_proxy: bool, cert: str | None, key: str | None
 ) -> "Flags":
     from rota.declare.problems import BadValue
-    from rota.declare.readers import read_listen
+    from rota.declare.readers.values import read_listen
     from rota.http.server import Flags
 
     if key is not None and cert is None:

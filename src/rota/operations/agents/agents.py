@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rota.agents.adapter import Adapter
 from rota.agents.registry import AgentProbe, adapter, probe
-from rota.declare.agents import Agent, LoginAccount, default_access, pool_of
+from rota.declare.readers.agents import Agent, LoginAccount, default_access, pool_of
 from rota.engine.transactions.agents import note_check
 from rota.model.agents import Certification
 from rota.model.errors import FileProblems, RotaError, UnknownAgent, nearest

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota import faults
-from rota.declare.agents import own_pools
 from rota.declare.entries import in_case_only, notes_on, refuse_past
 from rota.declare.include import files_of, locate_job, sources_of
 from rota.declare.plan import ChangeKind, JobChange, Plan, StoredSettings, plan, settings_differences, source_of
 from rota.declare.project import Declared, read_given
+from rota.declare.readers.agents import own_pools
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.yaml import load_again
 from rota.engine.activity import mode_of

@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
 from rota.agents.registry import AgentProbe, adapter, probe_all
-from rota.declare.calendar import local_zone, plain_name
 from rota.declare.entries import notes_on, refuse_past
 from rota.declare.export import Insertion, Top, export_keys, insert_job, write_job, write_map
 from rota.declare.plan import differences
 from rota.declare.project import Declared
+from rota.declare.readers.calendar import local_zone, plain_name
 from rota.declare.schema import json_schema
 from rota.declare.yaml import parse
 from rota.model.errors import FileExists, FileProblems, InvalidValue, Problem, RotaError, StateError

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.declare.calendar import local_zone, plain_name
 from rota.declare.importers.translation import (
     ImportedJob,
     Remark,
@@ -21,6 +20,7 @@ from rota.declare.importers.translation import (
     remark_of,
 )
 from rota.declare.project import Declared, read_project
+from rota.declare.readers.calendar import local_zone, plain_name
 from rota.model.clock import iso
 from rota.model.errors import FileProblems, Problem, RotaError
 from rota.model.spec import JobSpec, Names

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import fields
 
-from rota.declare.agents import Agent
 from rota.declare.include import NOT_EDITED, Included
 from rota.declare.project import Declared, read_project
+from rota.declare.readers.agents import Agent
 from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
 from rota.model.clock import write_duration
 from rota.model.errors import FileProblems, FolderUntrusted, FunctionMissing, ProjectIncluded, ProjectServed, RotaError

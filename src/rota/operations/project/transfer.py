@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.declare.agents import own_pools, pool_of
 from rota.declare.export import Top, export_text
 from rota.declare.jobs import place_of
+from rota.declare.readers.agents import own_pools, pool_of
 from rota.declare.yaml import load_again
 from rota.model.errors import RotaError
 from rota.model.spec import JobSpec, Kind

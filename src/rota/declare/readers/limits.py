@@ -25,7 +25,7 @@ from rota.declare.problems import (
     whole,
     wrong_type,
 )
-from rota.declare.readers import one_of, read_keys, read_record
+from rota.declare.readers.values import one_of, read_keys, read_record
 from rota.model.amounts import listed
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Subscription, Unit
 from rota.model.errors import KeyPath, Problem, did_you_mean

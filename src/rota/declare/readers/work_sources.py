@@ -19,7 +19,7 @@ from rota.declare.problems import (
     whole,
     wrong_type,
 )
-from rota.declare.readers import read_env_value, read_headers, read_keys, read_params, read_url
+from rota.declare.readers.values import read_env_value, read_headers, read_keys, read_params, read_url
 from rota.model.errors import Problem
 from rota.model.spec import EnvValue, SourceKind, WorkSource
 from rota.sources.github import LABELS

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.problems import BadValue, ProblemList, choice, not_among, read_note, shown, wrong_type
-from rota.declare.readers import read_params
+from rota.declare.readers.values import read_params
 from rota.model.errors import Problem, did_you_mean
 from rota.model.params import ParamKind, ParamType
 from rota.model.spec import Member, Schedule, Work

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.declare.chats import read_slack, read_telegram, read_token, with_chat, write_chat
 from rota.declare.problems import (
     JOB_NAME,
     BadValue,
@@ -23,7 +22,8 @@ from rota.declare.problems import (
     shown,
     wrong_type,
 )
-from rota.declare.readers import one_of, read_command, read_env_value, read_keys
+from rota.declare.readers.chats import read_slack, read_telegram, read_token, with_chat, write_chat
+from rota.declare.readers.values import one_of, read_command, read_env_value, read_keys
 from rota.model.clock import write_duration
 from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.notifications import CHATS, OF_ITEMS, REMIND, TIMEOUT, Channel, Event, Target, usual_events

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rota.declare.problems import BadValue, read_items, read_text, shown
-from rota.declare.readers import read_env_value, read_record
+from rota.declare.readers.values import read_env_value, read_record
 from rota.model.errors import Problem
 from rota.settings import Http, Oidc
 

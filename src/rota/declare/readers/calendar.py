@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rota.declare.problems import BadValue, Reader, ask, choice, read_items, read_placed, read_zone, shown, wrong_type
-from rota.declare.readers import read_record
+from rota.declare.readers.values import read_record
 from rota.model.errors import InvalidTimezone, Problem, RotaError
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.rules.schedule.blackouts import QuietWindow, canonical_windows, cover_the_week, parse_window

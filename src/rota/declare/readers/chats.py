@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.problems import JOB_NAME, BadValue, ProblemList, ask, choice, read_items, shown, wrong_type
-from rota.declare.readers import read_env_value, read_keys, read_record
+from rota.declare.readers.values import read_env_value, read_keys, read_record
 from rota.model.errors import Problem, did_you_mean
 from rota.model.notifications import NO_COMMANDS, Channel, ChatCommands, Target
 from rota.model.spec import Deliver, DeliverWhen

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from rota.agents.registry import CAPABILITIES
 from rota.declare.problems import FUNCTION, JOB_NAME, matching, not_among, read_items, read_text, wrong_type
-from rota.declare.readers import read_record
+from rota.declare.readers.values import read_record
 from rota.declare.registry import RegisteredAgent
 
 ADAPTER_HINT = 'write the name of an adapter, or {run: "module:function"}'

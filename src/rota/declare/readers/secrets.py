@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.problems import ENV_NAME, BadValue, ProblemList, between, read_text, shown, wrong_type
-from rota.declare.readers import one_of, read_command, read_keys
+from rota.declare.readers.values import one_of, read_command, read_keys
 from rota.model.spec import SecretOrigin
 
 HINT = "write `NAME: {command: [op, read, op://vault/item/field]}`, {file: path} or {keyring: service/account}"

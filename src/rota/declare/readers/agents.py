@@ -12,7 +12,6 @@ from rota.agents.custom import NAME as CUSTOM
 from rota.agents.registry import CERTIFIABLE, adapter, complaints, names
 from rota.agents.registry import NAME as PYTHON
 from rota.declare.applicability import WORKS
-from rota.declare.function_agents import FunctionAdapter
 from rota.declare.problems import (
     GROUPS,
     JOB_NAME,
@@ -28,7 +27,8 @@ from rota.declare.problems import (
     shown,
     wrong_type,
 )
-from rota.declare.readers import one_of, read_command, read_keys, read_record, read_step
+from rota.declare.readers.function_agents import FunctionAdapter
+from rota.declare.readers.values import one_of, read_command, read_keys, read_record, read_step
 from rota.model.agents import PLENTY, Access, McpServer, provider_pool
 from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import AfterStep, AgentChoice, AgentWork, Carry, Draw, OnQuota, SessionMode, StepFolder, Workspace

@@ -1,0 +1,1 @@
+"""Readers of values, one module for each section or group of keys."""
