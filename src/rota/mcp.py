@@ -1,7 +1,7 @@
 """The tools for agents over MCP, on standard input and output, or over HTTP.
 
-Each session is a process that must start fast, so this module implements the protocol on pipes, with and without the
-handshake of the versions up to 2025-11-25: importing the SDK takes longer than the rest of the start.
+This module implements the protocol with and without the handshake of the versions up to 2025-11-25. Each session on
+pipes is a process that must start fast, and importing the SDK takes longer than the rest of the start.
 """
 
 import contextlib
@@ -12,12 +12,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from rota.model.errors import FileProblems, InvalidValue, PolicyRefused, Problem, RotaError
-
-if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server
 
 ARGUMENTS_LIMIT = 1_000_000
 LINE_LIMIT = 16 * ARGUMENTS_LIMIT
@@ -25,11 +22,14 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions with `initialize`, the newest first."""
 ENVELOPE_VERSIONS = ("2026-07-28",)
 """Versions that a client names in each request."""
+VERSION_HEADER = "mcp-protocol-version"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 CAPABILITIES = {"tools": {"listChanged": False}}
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-UNSUPPORTED_VERSION = -32022
+HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
+MESSAGE_KEYS = frozenset({"method", "result", "error"})
+"""A request or notification, or an answer, has one of them."""
 INSTRUCTIONS = (
     "rota is the scheduler of this project. Its tools show jobs and runs, and schedule tasks for agents within the "
     "limits of the project. Use list_jobs or search_jobs before you schedule, and preview a schedule before "
@@ -113,13 +113,7 @@ class _ProtocolError(Exception):
 
 def responder(toolbox: ServedTools) -> Callable[[bytes], "Wire | list[Wire] | None"]:
     """Return a function from a client's line to the reply: an object, a list for a batch, or None."""
-    methods: dict[str, Callable[[Wire], Wire]] = {
-        "initialize": _initialize,
-        "server/discover": _discover,
-        "ping": lambda _params: {},
-        "tools/list": lambda params: _cacheable({"tools": [offer(tool) for tool in toolbox.tools]}, params),
-        "tools/call": lambda params: _call(toolbox, params),
-    }
+    methods = _methods(toolbox)
 
     def respond(line: bytes) -> Wire | list[Wire] | None:
         try:
@@ -131,6 +125,16 @@ def responder(toolbox: ServedTools) -> Callable[[bytes], "Wire | list[Wire] | No
         return _reply(methods, message)
 
     return respond
+
+
+def _methods(toolbox: ServedTools) -> dict[str, Callable[[Wire], Wire]]:
+    return {
+        "initialize": _initialize,
+        "server/discover": _discover,
+        "ping": lambda _params: {},
+        "tools/list": lambda params: _cacheable({"tools": [offer(tool) for tool in toolbox.tools]}, params),
+        "tools/call": lambda params: _call(toolbox, params),
+    }
 
 
 def _reply(methods: Mapping[str, Callable[[Wire], Wire]], message: Any) -> Wire | None:
@@ -210,29 +214,45 @@ def _call(toolbox: ServedTools, params: Wire) -> Wire:
 # over HTTP
 
 
-def server_of(toolbox: ServedTools) -> "Server[Any]":
-    """Return the SDK's server of these tools."""
-    import mcp_types as types
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
+class HttpAnswer(NamedTuple):
+    """The answer to a POST: its status, and a message unless there is nothing to answer."""
 
-    async def list_tools(
-        _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(offer(tool)) for tool in toolbox.tools])
+    status: int
+    message: Wire | None
 
-    async def call_tool(
-        _context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        return types.CallToolResult.model_validate(answer(toolbox, params.name, params.arguments or {}))
 
-    return Server(
-        "rota",
-        version=version("rota"),
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
+def answer_post(toolbox: ServedTools, message: Any, headers: Mapping[str, str]) -> HttpAnswer:
+    """Answer the message of a POST. Each stands alone: there are no sessions and no streams."""
+    envelope = headers.get(VERSION_HEADER) in ENVELOPE_VERSIONS
+    refusal = _refusal(message, headers, envelope=envelope)
+    if refusal is not None:
+        identifier = message.get("id") if isinstance(message, dict) else None
+        return HttpAnswer(400, _failure(identifier if isinstance(identifier, str | int) else None, refusal))
+    reply = _reply(_methods(toolbox), message)
+    code = (reply or {}).get("error", {}).get("code")
+    if code is None or (not envelope and code != INVALID_REQUEST):
+        return HttpAnswer(202 if reply is None else 200, reply)
+    return HttpAnswer(404 if code == METHOD_NOT_FOUND else 400, reply)
+
+
+def _refusal(message: Any, headers: Mapping[str, str], *, envelope: bool) -> _ProtocolError | None:
+    """Return why a POST is refused: its body is no single message, or its headers and its body differ."""
+    named = headers.get(VERSION_HEADER)
+    if named is not None and not envelope and named not in HANDSHAKE_VERSIONS:
+        data = {"supported": [*ENVELOPE_VERSIONS, *HANDSHAKE_VERSIONS], "requested": named[:100]}
+        return _ProtocolError(UNSUPPORTED_VERSION, "this protocol version is not supported", data)
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not message.keys() & MESSAGE_KEYS:
+        return _ProtocolError(INVALID_REQUEST, "the body is not one message of JSON-RPC 2.0")
+    if "id" not in message or "method" not in message:
+        return None
+    params = message["params"] if isinstance(message.get("params"), dict) else {}
+    pairs = [(VERSION_HEADER, _named_version(params), named if envelope else None)]
+    if envelope:
+        pairs.append(("mcp-method", message["method"], headers.get("mcp-method")))
+    if envelope and "name" in params:
+        pairs.append(("mcp-name", params["name"], headers.get("mcp-name")))
+    wrong = next((header for header, told, sent in pairs if told != sent), None)
+    return None if wrong is None else _ProtocolError(HEADER_MISMATCH, f"the header {wrong} differs from the body")
 
 
 # both

@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 import rota
+from rota.mcp import VERSION_KEY
 from rota.operations.admin.access import Scope
-from tests.api.conftest import FILE, Api, opened
+from rota.operations.tools.catalog import TOOLS
+from tests.api.conftest import BASE, FILE, Api, opened
 from tests.faces.conftest import Project
 
+MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
 
 
@@ -54,11 +60,64 @@ def test_a_model_that_an_agent_program_would_take_for_options_is_refused(api: Ap
     assert "begins with `-`" in told["content"][0]["text"]
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"jsonrpc": "2.0"}', b'"x"'])
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"jsonrpc": "2.0"}', b'"x"', b'{"id": 1, "method": "ping"}'])
 def test_what_is_no_message_is_refused(api: Api, body: bytes) -> None:
     """#86."""
     found = api.call("POST", "/mcp", body, Accept=ACCEPT)
     assert 400 <= found.status_code < 500
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_client_of_the_sdk_lists_and_calls_the_tools(api: Api, mode: str) -> None:
+    web = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=api.app), headers=api.headers(Scope.AGENT))
+    async with web, Client(streamable_http_client(f"{BASE}/mcp", http_client=web), mode=mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+        listed = (await client.call_tool("list_jobs", {})).structured_content
+        refused = await client.call_tool("trigger_job", {"name": "nope"})
+    assert listed is not None
+    assert {job["name"] for job in listed["jobs"]} == {"both", "hello", "other"}
+    assert refused.is_error
+
+
+def modern(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a message without a handshake, and its headers."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": {VERSION_KEY: MODERN}, **params}}
+    names = {"Mcp-Name": params["name"]} if "name" in params else {}
+    return message, {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **names}
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "code"),
+    [
+        ({"MCP-Protocol-Version": "2099-01-01"}, 400, -32022),
+        ({"MCP-Protocol-Version": "2025-11-25"}, 400, -32020),
+        ({"Mcp-Method": "tools/list"}, 400, -32020),
+        ({"Mcp-Name": "unschedule_job"}, 400, -32020),
+        ({}, 200, None),
+    ],
+)
+def test_a_message_that_its_headers_describe_otherwise_is_refused(
+    api: Api, changed: dict[str, str], status: int, code: int | None
+) -> None:
+    """A proxy may judge a request by its headers."""
+    message, headers = modern("tools/call", name="list_jobs", arguments={})
+    found = api.call("POST", "/mcp", message, **{**headers, **changed})
+    assert (found.status_code, found.json().get("error", {}).get("code")) == (status, code)
+
+
+def test_an_unknown_method_is_not_found_and_a_session_with_a_handshake_goes_on_after_it(api: Api) -> None:
+    """A client with a handshake takes a 404 for the end of its session."""
+    message, headers = modern("prompts/list")
+    found = api.call("POST", "/mcp", message, **headers)
+    assert (found.status_code, found.json()["error"]["code"]) == (404, -32601)
+    older = {"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}
+    found = api.call("POST", "/mcp", older, **{"MCP-Protocol-Version": "2025-11-25"})
+    assert (found.status_code, found.json()["error"]["code"]) == (200, -32601)
+
+
+def test_what_asks_nothing_is_accepted_without_an_answer(api: Api) -> None:
+    found = api.call("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert (found.status_code, found.content) == (202, b"")
 
 
 def test_a_token_that_may_only_look_has_no_tools(api: Api) -> None:
@@ -69,8 +128,8 @@ def test_a_token_that_may_only_look_has_no_tools(api: Api) -> None:
     assert api.call("POST", "/mcp", {}, Origin="http://evil.test").status_code == 403
 
 
-def test_the_protocol_and_the_templates_are_loaded_at_the_first_request() -> None:
-    heavy = ("mcp", "mcp_types", "jinja2")
+def test_the_templates_are_loaded_at_the_first_request_and_the_sdk_of_mcp_never() -> None:
+    heavy = ("mcp", "mcp_types", "jinja2", "rota.mcp")
     code = f"import sys, rota.http.server; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

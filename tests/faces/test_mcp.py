@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from anyio import to_thread
 from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, ListToolsResult, TextContent
 
 from rota.cli.commands.agents import ProjectTools
-from rota.mcp import ARGUMENTS_LIMIT, responder, server_of
+from rota.mcp import ARGUMENTS_LIMIT, responder
 from rota.operations.tools.catalog import PERMISSION_TOOL, TOOLS, tools_of
 from tests import forking
 from tests.faces.conftest import Project
@@ -130,15 +130,15 @@ async def test_inside_a_run_it_acts_as_that_run(served: Project) -> None:
     assert served.json("show", "backup")["enabled"]
 
 
-async def test_a_bug_of_ours_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_of_ours_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         tools = ()
 
         def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             raise ZeroDivisionError("secret detail")
 
-    async with Client(server_of(Broken())) as here:
-        result = await here.call_tool("list_jobs", {})
+    call = {"name": "list_jobs", "arguments": {}}
+    result = CallToolResult.model_validate(asked(Broken(), method="tools/call", params=call)["result"])
     assert result.is_error
     assert text(result).startswith("list_jobs failed inside rota")
     assert "secret detail" not in text(result)
@@ -378,10 +378,8 @@ def test_a_batch_is_answered_as_one() -> None:
     assert responder(Empty())(json.dumps(batch).encode()) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
 
 
-async def test_the_pipe_offers_what_the_sdk_offers(project: Project) -> None:
+def test_the_tools_fit_the_types_of_the_sdk() -> None:
     box = ProjectTools(SimpleNamespace(environ={}), ExitStack())  # type: ignore[arg-type]
-    async with Client(server_of(box)) as here:
-        offered = (await here.list_tools()).tools
-    found = responder(box)(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')
-    assert isinstance(found, dict)
-    assert found["result"]["tools"] == [tool.model_dump(by_alias=True, exclude_none=True) for tool in offered]
+    offered = asked(box, method="tools/list")["result"]["tools"]
+    fitting = ListToolsResult.model_validate({"tools": offered}).tools
+    assert offered == [tool.model_dump(by_alias=True, exclude_none=True) for tool in fitting]

@@ -1,14 +1,10 @@
 """Routes of agents, proposals, notifications and tools."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-import anyio
-from anyio.to_thread import run_sync
 from fastapi import Path, Query, Request
 from starlette.responses import Response
-from starlette.types import Message
-from starlette.types import Scope as AsgiScope
 
 from rota.http import schemas
 from rota.http.context import Ctx, JobName, RequestContext, Routes, TargetName, answer, page
@@ -29,10 +25,6 @@ from rota.operations.questions.views import QuestionJson, list_questions, questi
 from rota.operations.tools.context import project_declares
 from rota.operations.tools.toolbox import Toolbox
 from rota.operations.views import JobJson, job_json, provisional_json
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
 
 people_routes = Routes("people")
 
@@ -165,17 +157,9 @@ tools_routes = Routes("tools", prefix="")
 
 
 @tools_routes.on("POST", "/mcp", scope=Scope.AGENT, answer=schemas.Told, shown=False)
-async def call_tools(ctx: Ctx, request: Request) -> Response:
+def call_tools(ctx: Ctx, request: Request) -> Response:
     """Answer one MCP message: the tools act as the token of the request, within `agent_policy`."""
-    body: bytes = request.state.body_bytes
-    # The tools read and write the database: on a thread, with a loop for the protocol that ends with the answer.
-    return await run_sync(partial(anyio.run, _answer, ctx, dict(request.scope), body))
-
-
-async def _answer(ctx: RequestContext, scope: AsgiScope, body: bytes) -> Response:
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    from rota.mcp import server_of
+    from rota.mcp import answer_post
 
     context = ctx.context
     toolbox = Toolbox(
@@ -185,27 +169,5 @@ async def _answer(ctx: RequestContext, scope: AsgiScope, body: bytes) -> Respons
         maker=ctx.maker,
         declare=project_declares(ProjectPaths(context.folder, context.state), context.environ),
     )
-    manager = StreamableHTTPSessionManager(server_of(toolbox), json_response=True, stateless=True)
-    async with manager.run():
-        return await _response(manager.handle_request, scope, body)
-
-
-async def _response(app: "ASGIApp", scope: AsgiScope, body: bytes) -> Response:
-    """Return the response of an application to a request whose body is read already."""
-    response = Response()
-    parts: list[bytes] = []
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            response.status_code = message["status"]
-            response.raw_headers = [pair for pair in message["headers"] if pair[0].lower() != b"content-length"]
-        else:
-            parts.append(message.get("body", b""))
-
-    await app(scope, receive, send)
-    response.body = b"".join(parts)
-    response.headers["content-length"] = str(len(response.body))
-    return response
+    found = answer_post(toolbox, getattr(request.state, "body", None), request.headers)
+    return Response(status_code=found.status) if found.message is None else answer(found.message, status=found.status)
