@@ -303,3 +303,26 @@ def test_check_notes_a_program_that_is_not_on_the_path_of_its_runs(project: Proj
     project.write(f"jobs:\n  a: {{{keys}}}\n")
     said = "its runs fail: no folder of PATH has a program e"
     assert (said in project.rota("check", environ={"PATH": os.environ["PATH"]}).stdout) is lost
+
+
+def test_a_project_whose_folder_was_moved_keeps_its_jobs_and_retires_those_it_drops(project: Project) -> None:
+    before = project.applied(JOBS).folder
+    project.folder = before.rename(before.with_name("renamed"))
+    project.write(JOBS.replace("triage:", "sort:"))
+    line = f"~ file {before}/rota.yaml → {project.folder}/rota.yaml"
+    assert line in project.ok("apply", "--dry-run")
+    told = project.ok("apply")
+    assert line in told
+    assert "- triage  retired" in told
+    assert [job["name"] for job in project.json("list")] == ["byhand", "nightly", "sort"]
+    assert project.ok("apply") == "= 3 jobs unchanged\n"
+
+
+def test_the_jobs_of_another_file_are_not_taken_over_while_that_file_is_there(project: Project) -> None:
+    other = project.applied(JOBS).folder
+    project.folder = other.with_name("second")
+    project.folder.mkdir()
+    (other / ".rota").rename(project.state)
+    project.write(JOBS)
+    result = project.rota("apply")
+    assert (result.exit_code, f"(file:{other}/rota.yaml)" in result.stderr) == (6, True), result.stderr

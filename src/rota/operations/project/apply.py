@@ -55,7 +55,7 @@ from rota.settings import FILE_NAME, Settings, home_of
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import activity, audit, budgets, jobs, notifications, queue, run_queries
 from rota.store.tables.jobs import TIMEZONE_KEY
-from rota.store.tables.processes import CriticalSection, lock_section
+from rota.store.tables.processes import CriticalSection, is_shared, lock_section
 
 FILES_KEY = "applied_files"
 """The files of the last apply, by path, each with the digest of its content."""
@@ -100,6 +100,8 @@ def apply_in(
     lock_section(db, CriticalSection.DECLARE)
     source = source or source_of(declared)
     changes = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
+    for before in _moved_sources(db, declared, source):
+        db.execute("job_move_source", before=before, after=source)
     tzdata = tzdata_version()
     if changes.changing or changes.settings:
         activity.touch(db, what="apply", now=now)
@@ -129,12 +131,25 @@ def apply_in(
 
 def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_empty: bool, source: str = "") -> Plan:
     omitted = {project.included.name for project in declared.left_out}
-    source = source or source_of(declared)
-    changes = plan(declared.jobs, jobs.all_jobs(db), source=source, adopt=adopt, kept=omitted)
+    source, stored = source or source_of(declared), jobs.all_jobs(db)
+    moved = _moved_sources(db, declared, source)
+    if moved:
+        stored = [replace(job, source=source) if job.source in moved else job for job in stored]
+    changes = plan(declared.jobs, stored, source=source, adopt=adopt, kept=omitted)
     if changes.empties and not allow_empty:
         message = f"{declared.settings.file} has no jobs, and {len(changes.changes)} stored ones came from it"
         raise EmptyApply(message, hint="to retire them all pass --allow-empty")
-    return replace(changes, settings=settings_differences(_wanted(db, declared, source), _stored_settings(db)))
+    moves = (f"file {before.removeprefix('file:')} -> {source.removeprefix('file:')}" for before in moved)
+    return replace(changes, settings=(*moves, *settings_differences(_wanted(db, declared, source), _stored_settings(db))))
+
+
+def _moved_sources(db: Database, declared: Declared, source: str) -> list[str]:
+    """Return the sources of jobs whose file is gone because the project's folder was moved, with its state in it."""
+    settings = declared.settings
+    if source != source_of(declared) or is_shared(db) or not settings.state.is_relative_to(settings.folder):
+        return []
+    others = [other for (other,) in db.rows("job_sources") if other != source and other.startswith("file:")]
+    return [other for other in others if not os.path.lexists(other.removeprefix("file:"))]
 
 
 def _wanted(db: Database, declared: Declared, source: str) -> Settings:

@@ -155,6 +155,9 @@ UPDATE job SET provisional_at = :provisional_at WHERE id = :id
 -- name: job_set_approved
 UPDATE job SET approved = :approved, approved_at = :approved_at WHERE id = :id
 
+-- name: job_sources
+SELECT DISTINCT source FROM job ORDER BY source
+
 -- name: job_move_source
 UPDATE job SET source = :after WHERE source = :before
 
