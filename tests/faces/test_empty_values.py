@@ -1,4 +1,4 @@
-"""An empty value on the command line is a mistake that is named, never the same as no value."""
+"""An empty value on the command line is a mistake that is named, never the same as no value; so is one without UTF-8."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ import pytest
 from rota.cli.main import COMMANDS, load_command
 from tests.faces.conftest import Project
 
+BYTES = b"\xff".decode("utf-8", "surrogateescape")
 FILE = "jobs:\n  disk: {interval: 1h, command: [echo, hi]}\n"
 
 
@@ -66,6 +67,31 @@ def test_an_empty_name_is_an_error_that_names_it(typed: list[str], named: str, p
     result = project.rota(*typed)
     assert result.exit_code == 2, result.output
     assert named in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [
+        (["show", BYTES], "NAME"),
+        (["trigger", BYTES], "JOB"),
+        (["pause", "disk", "--reason", BYTES], "--reason"),
+        (["add", "other", "--", "echo", BYTES], "-- COMMAND"),
+        (["backup", BYTES], "FILE"),
+        (["--dir", BYTES, "list"], "--dir"),
+    ],
+)
+def test_a_value_that_is_not_utf8_is_an_error_that_names_it(typed: list[str], named: str, project: Project) -> None:
+    project.applied(FILE)
+    result = project.rota(*typed)
+    assert (result.exit_code, f"the value of {named} is not UTF-8" in result.stderr) == (2, True), result.stderr
+
+
+def test_a_project_in_a_folder_whose_path_is_not_utf8_is_refused(project: Project) -> None:
+    project.folder = project.folder / BYTES
+    project.folder.mkdir()
+    project.write(FILE)
+    result = project.rota("check")
+    assert (result.exit_code, "is not UTF-8" in result.stderr) == (2, True), result.stderr
 
 
 def test_an_empty_end_of_a_pause_pauses_nothing(project: Project) -> None:

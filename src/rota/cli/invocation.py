@@ -24,6 +24,7 @@ from rota.model.errors import (
     RotaError,
     RunUnknown,
     UnknownJob,
+    is_utf8,
 )
 from rota.model.ids import is_id
 
@@ -251,11 +252,11 @@ class RotaCommand(click.Command):
         self.params = [*self.params, _json_option(), _directory_option()]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; refuse empty values, such as an unset variable."""
+        """Parse the command line; refuse empty values, such as an unset variable, and values that are not UTF-8."""
         rest = super().parse_args(ctx, args)
         for param in self.params:
             if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-                refuse_empty(ctx, param, ctx.params.get(str(param.name)))
+                refuse_unusable(ctx, param, ctx.params.get(str(param.name)))
         return rest
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -286,12 +287,17 @@ def examples() -> list[str]:
     return (files("rota.cli") / "examples.txt").read_text().splitlines()
 
 
-def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Refuse an empty value of an option or argument by its name; the words of a command to run may be empty."""
-    if param.type is click.UNPROCESSED or "" not in (value if isinstance(value, tuple) else (value,)):
+def refuse_unusable(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Refuse a value that is empty or not UTF-8, by its name; the words of a command to run may be empty."""
+    values = value if isinstance(value, tuple) else (value,)
+    if "" in values and param.type is not click.UNPROCESSED:
+        what = "is empty"
+    elif not all(is_utf8(str(one)) for one in values):
+        what = "is not UTF-8"
+    else:
         return
     shown = max(param.opts, key=len) if isinstance(param, click.Option) else param.make_metavar(ctx).strip("[]….")
-    raise click.UsageError(f"the value of {shown} is empty", ctx)
+    raise click.UsageError(f"the value of {shown} {what}", ctx)
 
 
 def _typed(ctx: click.Context) -> tuple[str, str]:
@@ -336,7 +342,7 @@ def _note_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None
 
 
 def _note_directory(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    refuse_empty(ctx, param, value)
+    refuse_unusable(ctx, param, value)
     if value:
         ctx.ensure_object(Invocation).directory = value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
-from rota.cli.invocation import Invocation, RotaCommand, print_json, refuse_empty
+from rota.cli.invocation import Invocation, RotaCommand, print_json, refuse_unusable
 from rota.cli.output import HelpContext, clean_streams, give_up, interrupts_noted, is_unwritable, open_closed_streams
 from rota.cli.overview import COMMANDS, SUMMARY, overview
 from rota.model.errors import OutputUnwritable, ProjectMissing, RotaError, nearest
@@ -173,7 +173,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    refuse_empty(ctx, param, value)
+    refuse_unusable(ctx, param, value)
     return value
 
 

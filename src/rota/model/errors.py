@@ -35,6 +35,19 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_LIMIT else text[: _SHOWN_LIMIT - 1] + "…"
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text has an encoding: a file name or an argument may be bytes that have none.
+
+    >>> is_utf8("grün"), is_utf8(b"gr\\xfcn".decode("utf-8", "surrogateescape"))
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def guess(near: Sequence[str]) -> str:
     """Return the start of a hint with the nearest name, empty without one."""
     return f"did you mean {near[0]!r}? " if near else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from rota.model.clock import Clock
-from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError
+from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError, is_utf8
 from rota.model.store_url import SQLITE, is_postgres, shown, with_secrets
 from rota.settings import (
     FILE_NAME,
@@ -82,6 +82,8 @@ def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Proj
     """
 
     folder = find_project(directory, environ, cwd)
+    if not is_utf8(str(folder)):
+        raise InvalidValue(f"the path of the project, {str(folder)!r}, is not UTF-8", hint="rename the folder")
     nearest = None if directory else nearest_project(cwd)
     hosts = [folder] if environ.get("ROTA_DIR") else [*_scheduler_of_run(environ), *known_hosts(environ)]
     inclusion = find_inclusion(nearest, hosts, environ) if nearest else None
