@@ -14,6 +14,7 @@ from rota.model.questions import MAX_CONTINUATIONS, Question
 from rota.model.records import Outcome, Run
 from rota.model.spec import JobSpec, Member, OverlapPolicy, Retry, SessionMode, Workspace
 from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.operations.explain import explain
 from rota.operations.questions import answers
 from rota.operations.questions.asking import Asking, StoredQuestion, ask_person
 from rota.operations.run_actions import cancel_run
@@ -83,6 +84,13 @@ async def test_a_run_that_asked_goes_on_in_its_session_with_the_answer(scene: Sc
     assert (brief.session.id, brief.session.usd, brief.answered) == ("s-1", 0.25, True)
     assert [(one.number, one.text, one.answer) for one in brief.answers] == [(1, "Deploy?", "yes")]
     assert scene.told("talk") == [("COMPLETED", None), ("COMPLETED", None)]
+
+
+async def test_explain_names_the_command_that_answers(scene: Scene) -> None:
+    await waiting(scene, timeout=timedelta(hours=1))
+    view = explain(scene.store, "talk", state=scene.settings.state, now=scene.clock.now())
+    waits = next(line.text for line in view.run_lines if line.label == "waits")
+    assert " (in 55 min); answer it with `rota answer 1`" in waits
 
 
 async def test_an_answer_before_the_end_of_the_run_is_not_waited_for(scene: Scene, seeing: Seeing) -> None:

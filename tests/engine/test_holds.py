@@ -478,6 +478,16 @@ async def test_faces_tell_the_provider_and_the_end(scene: Scene) -> None:
     assert whole_run_json(show_run(scene.store, "fix:1"), None)["held"] is None
 
 
+async def test_a_retry_that_waits_for_its_provider_is_not_said_to_start_as_soon_as_possible(scene: Scene) -> None:
+    put(scene, agent("a", retry=Retry(max_attempts=2, backoff=timedelta(seconds=1))))
+    refuses(scene, "a")
+    scene.trigger("a")
+    await scene.advance("2m")
+    view = look(scene.store, Heartbeat(Liveness.RUNNING), now=scene.clock.now())
+    failing = next(note.what for note in view.attention if note.name == "a")
+    assert failing.startswith("FAILED quota, retrying, attempt 2 of 2, provider anthropic held until ")
+
+
 async def test_explain_tells_what_is_held_and_why(scene: Scene) -> None:
     put(scene, agent("fix"))
     refuses(scene, "fix", resets_at=THREE)

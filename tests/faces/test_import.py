@@ -80,7 +80,7 @@ def test_lines_that_stay_with_cron_are_not_deleted(project: Project) -> None:
     report = imported(project, "crontab", "-", stdin=f"{CRONTAB}CRON_TZ=Mars/Base\n@daily x\n").stderr
     assert report.startswith("3 lines read, 2 jobs written, 1 left out\n")
     assert "crontab -r" not in report
-    assert "before the lines that were written with `crontab -e`" in report
+    assert "run `crontab -e` and put a `#` before the lines that became jobs" in report
 
 
 def test_bad_lines_are_told_and_the_others_are_written(project: Project) -> None:

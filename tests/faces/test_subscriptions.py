@@ -33,7 +33,7 @@ def told(project: Project) -> Project:
 
 def test_without_a_report_it_says_so(project: Project) -> None:
     project.applied(FILE)
-    assert "windows of anthropic: not told\n" in project.ok("agents")
+    assert "windows of anthropic: not reported\n" in project.ok("agents")
     [one] = project.json("agents")["subscriptions"]
     assert (one["provider"], one["windows"], one["closed_until"]) == ("anthropic", [], None)
     assert one["budgets"] == [{"name": "claude-window", "keep": 0.3}]
@@ -42,7 +42,7 @@ def test_without_a_report_it_says_so(project: Project) -> None:
 def test_agents_show_how_full_the_windows_are_and_when_they_reset(told: Project) -> None:
     text = told.ok("agents")
     assert "windows of anthropic: five_hour 82.5 % used, resets " in text
-    assert "; seven_day not told, resets " in text
+    assert "; seven_day not reported, resets " in text
     assert "claude-window keeps 30 % of each window of anthropic\nruns of anthropic wait until " in text
     [one] = told.json("agents")["subscriptions"]
     assert [(each["name"], each["used"]) for each in one["windows"]] == [("five_hour", 0.825), ("seven_day", None)]
@@ -58,7 +58,7 @@ def test_budgets_show_them_too_and_one_by_its_name(told: Project) -> None:
 def test_a_report_from_before_a_reset_is_no_longer_shown_as_now(told: Project) -> None:
     told.clock.advance(timedelta(hours=3))
     text = told.ok("agents")
-    assert "five_hour not told since its reset " in text
+    assert "five_hour not reported since its reset " in text
     assert "wait until" not in text
 
 

@@ -153,7 +153,7 @@ def spend_problems(own: Keys, keys: Keys, project: "JobDefaults", *, limited: bo
     spends = spends_of(names, keys.get("estimate", {}), accounts)
     for name in [] if problems else without_estimate(spends, accounts, limited=limited):
         message = f"there is no estimate of what a run costs in {shown(name)}"
-        hint = "add `estimate:` to the job, or to the account"
+        hint = f"add `estimate: {{{name}: AMOUNT}}` to the job, or `estimate: AMOUNT` to the account"
         problems.append(Problem(message, "estimate_missing", at=("budget",), hint=hint, looks_at=("estimate",)))
     return problems
 

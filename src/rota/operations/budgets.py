@@ -135,16 +135,16 @@ def _subscription(
 
 
 def windows_words(view: SubscriptionView, tz: str, *, now: datetime) -> str:
-    """Return how full the windows of a subscription are and when they reset; `not told` without a report."""
-    return "; ".join(_window_words(one, tz, now=now) for one in view.windows) or "not told"
+    """Return how full the windows of a subscription are and when they reset; `not reported` without a report."""
+    return "; ".join(_window_words(one, tz, now=now) for one in view.windows) or "not reported"
 
 
 def _window_words(window: StoredWindow, tz: str, *, now: datetime) -> str:
     if window.resets_at is not None and is_reset(window, now):
-        return f"{window.name} not told since its reset {from_now(window.resets_at, now)}"
+        return f"{window.name} not reported since its reset {from_now(window.resets_at, now)}"
     at = window.resets_at
     resets = "" if at is None else f", resets {day_time(at, tz, now=now)} ({from_now(at, now)})"
-    used = "not told" if window.used is None else f"{say_part(window.used)} used"
+    used = "not reported" if window.used is None else f"{say_part(window.used)} used"
     return f"{window.name} {used}{resets}"
 
 

@@ -382,7 +382,7 @@ def _waits(facts: Facts, now: datetime) -> str:
         open_ones = [one for one in facts.answers if one.is_open]
         asked = " and ".join(f"question {one.number}" for one in open_ones)
         until = min((one.expires_at for one in open_ones if one.expires_at), default=None)
-        answer = f"   rota answer {open_ones[0].number}" if open_ones else ""
+        answer = f"; answer it with `rota answer {open_ones[0].number}`" if open_ones else ""
         return f"for the answer to {asked}, at most until {_until(until, facts.tz, now)}{answer}{_held(facts)}"
     others = [other.handle for other in facts.unfinished if other.number < run.number]
     others = [other.handle for other in facts.unfinished if other.id == run.predecessor_id] or others

@@ -83,11 +83,12 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
     return f"retried as {retried_as.handle} at {day_time(at, tz, now=now, seconds=True)}"
 
 
-def say_retrying(run: Run, spec: JobSpec) -> str:
-    """Return the sentence about a pending retry: `retrying, attempt 2 of 3 at 12:03:20`."""
+def say_retrying(run: Run, spec: JobSpec, *, held: bool = False) -> str:
+    """Return the sentence about a pending retry: `retrying, attempt 2 of 3 at 12:03:20`; `held`: no time is known."""
     when = f" at {clock_time(run.not_before, spec.schedule.timezone)}" if run.not_before else ""
-    soon = "" if run.waiting_for is WaitingFor.BACKOFF or run.status is not Status.QUEUED else " as soon as possible"
-    return f"retrying, {say_attempt(run, spec)}{when or soon}"
+    ready = run.status is Status.QUEUED and run.waiting_for is not WaitingFor.BACKOFF
+    soon = when or (" as soon as possible" if ready else "")
+    return f"retrying, {say_attempt(run, spec)}{'' if held else soon}"
 
 
 TITLE_LENGTH = 80

@@ -66,7 +66,7 @@ def _list(invocation: Invocation, state: QuestionState | None, job: str | None, 
 
 
 def _cells(question: Question, zone: str, now: datetime) -> list[str]:
-    left = f", {from_now(question.expires_at, now)}" if question.is_open and question.expires_at else ""
+    left = f", expires {from_now(question.expires_at, now)}" if question.is_open and question.expires_at else ""
     text = plain(question.text) if question.is_open else f"{plain(question.text)}: {plain(question.answer)}"
     asked = full_time(question.asked_at, zone, now=now)
     return [str(question.number), question.job, asked, f"{question.state}{left}", cut(text, 200)]

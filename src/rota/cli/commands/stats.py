@@ -178,9 +178,10 @@ def _show_costs(paid: Any) -> None:
 
 
 @click.command("diff", cls=RotaCommand)
-@click.argument("runs", metavar="RUN RUN", nargs=2)
+@click.argument("before", metavar="RUN")
+@click.argument("run")
 @click.pass_obj
-def diff_command(invocation: Invocation, *, runs: tuple[str, str]) -> None:
+def diff_command(invocation: Invocation, *, before: str, run: str) -> None:
     """Compare two runs: definition, params, environment names, prompt, model, duration, cost and output.
 
     The facts that differ are printed first. The differences of prompt and output follow, as of `diff -u`.
@@ -189,7 +190,7 @@ def diff_command(invocation: Invocation, *, runs: tuple[str, str]) -> None:
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        view = diff_runs(store, place.state, *runs, now=now)
+        view = diff_runs(store, place.state, before, run, now=now)
     if invocation.as_json:
         print_json(diff_json(view, now=now))
         return

@@ -136,7 +136,7 @@ def _warn_of_doubles(found: "Imported", *, chosen: "ImportKind", file: str | Non
     elif file:
         remove = f"put a `#` before its lines with `crontab -e`, or in {plain(file)} where cron reads that file"
     elif found.translation.left_out:
-        remove = "put a `#` before the lines that were written with `crontab -e`"
+        remove = "run `crontab -e` and put a `#` before the lines that became jobs"
     else:
         remove = "take it out with `crontab -r`"
     _say(f"double runs: the crontab is still active; once rota serves, {remove}")

@@ -189,7 +189,7 @@ def _subscription(view: SubscriptionView, visit: VisitOf) -> View:
         {
             "name": one.name,
             "part": None if is_reset(one, now) else one.used,
-            "used": "not told since its reset" if is_reset(one, now) else f"{say_part(one.used)} used",
+            "used": "not reported since its reset" if is_reset(one, now) else f"{say_part(one.used)} used",
             "resets_at": None if is_reset(one, now) else one.resets_at,
         }
         for one in view.windows

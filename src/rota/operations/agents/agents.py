@@ -146,7 +146,7 @@ def look_at_agents(
 
 
 def _subscriptions(store: Store | None, agents: Sequence[NamedAgent], *, now: datetime) -> tuple[SubscriptionView, ...]:
-    """Return the subscriptions of these agents; `not told` is said of programs that report them."""
+    """Return the subscriptions of these agents; `not reported` is said of programs that report them."""
     if store is None:
         return ()
     telling = {

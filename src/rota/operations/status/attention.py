@@ -312,7 +312,8 @@ def _about(run: Run, what: str, *, kind: ItemKind) -> Attention:
 def _failing(view: JobView, now: datetime, holds: Sequence[HoldView]) -> Attention:
     failed = next(run for run in view.last if run.status is Status.FAILED)
     why = f": {failed.error}" if failed.error else ""
-    parts = (f"FAILED {failed.reason}", *_tried(view, failed, now), _refused(view, holds, now))
+    refused = _refused(view, holds, now)
+    parts = (f"FAILED {failed.reason}", *_tried(view, failed, now, held=bool(refused)), refused)
     told = ", ".join(part for part in parts if part)
     command = f"rota explain {failed.handle}"
     return Attention(
@@ -331,15 +332,15 @@ def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
     )
 
 
-def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
+def _tried(view: JobView, failed: Run, now: datetime, *, held: bool) -> tuple[str, str]:
     """Return the retry or attempt of a failure, and the backoff of the job."""
     job = view.job
     retry = next((run for run in view.unfinished if run.retry_of == failed.id), None)
-    tried = say_retrying(retry, job.spec) if retry else say_attempt(failed, job.spec)
+    tried = say_retrying(retry, job.spec, held=held) if retry else say_attempt(failed, job.spec)
     until = job.backing_off_until if job.spec.on_repeated_failure else None
-    held = until is not None and until > now
-    zone = job.spec.schedule.timezone
-    return tried, f"held back until {day_time(until, zone, now=now)}" if until is not None and held else ""
+    if until is None or until <= now:
+        return tried, ""
+    return tried, f"held back until {day_time(until, job.spec.schedule.timezone, now=now)}"
 
 
 def denied(view: JobView) -> Attention | None:
