@@ -1,4 +1,4 @@
-"""An empty value on the command line is a mistake that is named, never the same as no value; so is one without UTF-8."""
+"""A value on the command line that is empty or not UTF-8 is a mistake that is named, never the same as no value."""
 
 from collections.abc import Iterator
 

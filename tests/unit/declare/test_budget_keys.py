@@ -139,7 +139,10 @@ def test_a_job_is_charged_to_its_accounts(tmp_path: Path, written: str, meant: t
         ("budget: [day, other], estimate: 1", 'jobs.a.budget[1]: no account is named "other"; declare it at the top'),
         ("budget: [week, week]", 'jobs.a.budget[1]: the account "week" appears twice'),
         ("budget: 3", "jobs.a.budget: 3 is not the name of an account"),
-        ("budget: day", 'jobs.a.budget: there is no estimate of what a run costs in "day"; add `estimate: {day: AMOUNT}` to the job'),
+        (
+            "budget: day",
+            'jobs.a.budget: there is no estimate of what a run costs in "day"; add `estimate: {day: AMOUNT}`',
+        ),
         ("budget: day, estimate: 11", 'jobs.a.estimate: $11.00 is more than the whole limit of "day", $10.00'),
         ("budget: [day, week], estimate: 1", "jobs.a.estimate: is one number, and the job has 2 accounts"),
         ("budget: [day], estimate: {week: 1}", "jobs.a.estimate.week: is not an account of this job; name it under"),

@@ -140,7 +140,9 @@ def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_
         message = f"{declared.settings.file} has no jobs, and {len(changes.changes)} stored ones came from it"
         raise EmptyApply(message, hint="to retire them all pass --allow-empty")
     moves = (f"file {before.removeprefix('file:')} -> {source.removeprefix('file:')}" for before in moved)
-    return replace(changes, settings=(*moves, *settings_differences(_wanted(db, declared, source), _stored_settings(db))))
+    return replace(
+        changes, settings=(*moves, *settings_differences(_wanted(db, declared, source), _stored_settings(db)))
+    )
 
 
 def _moved_sources(db: Database, declared: Declared, source: str) -> list[str]:
