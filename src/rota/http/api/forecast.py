@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Depends, Query
 from starlette.responses import Response
 
 from rota.http.context import YEARS, Ctx, FilterWord, RequestContext, Routes, answer
@@ -23,6 +23,16 @@ Slots = Annotated[int | None, Query(ge=1, le=10_000, description="Assumed number
 Keys = Annotated[str, Query(max_length=4000, description="Assumed keys of the job, as YAML.")]
 
 
+def assumed(
+    job: Text = "", schedule: Text = "", keys: Keys = "", duration: Text = "", fail: Text = ""
+) -> forecast.WhatIf:
+    """Return the assumed changes of one job."""
+    return forecast.WhatIf(job.strip(), schedule, keys, duration, fail)
+
+
+Assumed = Annotated[forecast.WhatIf, Depends(assumed)]
+
+
 def project_of(ctx: RequestContext) -> forecast.Project:
     """Return the project of a request, to simulate it."""
     context = ctx.context
@@ -33,19 +43,9 @@ def project_of(ctx: RequestContext) -> forecast.Project:
 
 @forecast_routes.on("GET", "/forecast", scope=Scope.READ, answer=forecast.ForecastJson)
 def get_forecast(
-    ctx: Ctx,
-    days: Days = 1.0,
-    activity: Windows = None,
-    modes: Text = "",
-    slots: Slots = None,
-    job: Text = "",
-    schedule: Text = "",
-    keys: Keys = "",
-    duration: Text = "",
-    fail: Text = "",
+    ctx: Ctx, what_if: Assumed, days: Days = 1.0, activity: Windows = None, modes: Text = "", slots: Slots = None
 ) -> Response:
     """Return what would happen in some days, with assumed changes of one job; bounded, and nothing is changed."""
-    what_if = forecast.WhatIf(job, schedule, keys, duration, fail)
     asked = forecast.ForecastRequest(days, tuple(activity or ()), modes, what_if, slots)
     found = forecast.forecast(project_of(ctx), asked, monotonic=ctx.clock.monotonic, now=ctx.now)
     return answer(forecast.forecast_json(found))

@@ -8,7 +8,7 @@ from fastapi import Query
 from markupsafe import Markup
 from starlette.responses import Response
 
-from rota.http.api.forecast import FEED, Days, Keys, Text, Windows, project_of
+from rota.http.api.forecast import FEED, Assumed, Days, Windows, project_of
 from rota.http.context import segment
 from rota.http.pages.charts import WEEKDAYS
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
@@ -20,7 +20,7 @@ from rota.model.states import Status
 from rota.operations.simulate import calendar as calendars
 from rota.operations.simulate import forecast as forecasts
 from rota.operations.simulate.calendar import CalendarDay, JobDay
-from rota.operations.simulate.forecast import ForecastRequest, ForecastResult, WhatIf
+from rota.operations.simulate.forecast import ForecastRequest, ForecastResult
 from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport, summed_cost
 from rota.operations.simulate.svg import draw
 from rota.operations.simulate.tally import JobReport
@@ -41,32 +41,19 @@ ROWS = 60
 @pages.show(PATH)
 def show_forecast(
     visit: VisitOf,
+    what_if: Assumed,
     days: Days = 1.0,
     activity: Windows = None,
     slots: Annotated[str, Query(pattern=r"^[0-9]{0,5}$")] = "",
-    job: Text = "",
-    schedule: Text = "",
-    keys: Keys = "",
-    duration: Text = "",
-    fail: Text = "",
     shown: As = "",
 ) -> Response:
     """Show what would happen in some days, with assumed changes of one job."""
     windows = tuple(window for line in activity or () for window in line.split(",") if window.strip())
-    what_if = WhatIf(job.strip(), schedule, keys, duration, fail)
     asked = ForecastRequest(days, windows, what_if=what_if, slots=int(slots) if slots and int(slots) else None)
-    query = {
-        "days": f"{days:g}",
-        "activity": ", ".join(windows),
-        "slots": slots,
-        "job": job,
-        "schedule": schedule,
-        "keys": keys,
-        "duration": duration,
-        "fail": fail,
-    }
-    found: ForecastResult | None = None
-    refusal: RotaError | None = None
+    changes = {"job": what_if.job, "schedule": what_if.schedule, "keys": what_if.keys}
+    ends = {"duration": what_if.duration, "fail": what_if.failures}
+    query = {"days": f"{days:g}", "activity": ", ".join(windows), "slots": slots, **changes, **ends}
+    found, refusal = None, None
     try:
         found = forecasts.forecast(project_of(visit.ctx), asked, monotonic=visit.ctx.clock.monotonic, now=visit.now)
     except RotaError as error:
@@ -97,11 +84,12 @@ def show_forecast(
 def _view(found: ForecastResult, *, rows: int, drawn: bool) -> View:
     report = found.report
     busy = [job for job in report.jobs if job.fires or job.runs]
+    earlier = {job.name: job for job in found.before.jobs} if found.before is not None else {}
     return {
         "report": report,
         "figures": _figures(report, found.before),
         "drawing": Markup(draw(report, alone=False, rows=rows)) if drawn else "",  # noqa: S704 - svg.py escapes all texts
-        "jobs": [_job(report, job, _earlier(found.before, job.name)) for job in busy[:rows]],
+        "jobs": [_job(report, job, earlier.get(job.name)) for job in busy[:rows]],
         "left": len(busy) - len(busy[:rows]),
         "idle": len(report.jobs) - len(busy),
         "compared": found.before is not None,
@@ -119,10 +107,6 @@ def _view(found: ForecastResult, *, rows: int, drawn: bool) -> View:
     }
 
 
-def _earlier(before: SimulationReport | None, name: str) -> JobReport | None:
-    return None if before is None else next((job for job in before.jobs if job.name == name), None)
-
-
 def _sums(report: SimulationReport) -> Mapping[str, str]:
     jobs = report.jobs
     sums = {
@@ -132,20 +116,17 @@ def _sums(report: SimulationReport) -> Mapping[str, str]:
         "Longest wait": briefly(report.slots.longest_wait) if report.slots.longest_wait else "none",
         "Slots at most": f"{report.slots.peak} of {report.slots.capacity}",
     }
-    cost = summed_cost(report)
-    sums |= (
-        {"Cost by estimates": ", ".join(say_amount(amount, Unit(unit)) for unit, amount in cost.items())}
-        if cost
-        else {}
-    )
-    return sums | ({"Remote calls a day": f"{report.calls / report.days:,.0f}"} if report.calls else {})
+    if cost := summed_cost(report):
+        sums["Cost by estimates"] = ", ".join(say_amount(amount, Unit(unit)) for unit, amount in cost.items())
+    if report.calls:
+        sums["Remote calls a day"] = f"{report.calls / report.days:,.0f}"
+    return sums
 
 
 def _figures(report: SimulationReport, before: SimulationReport | None) -> list[View]:
     earlier = {} if before is None else _sums(before)
     return [
-        {"label": label, "value": value, "before": earlier.get(label, "") if before is not None else ""}
-        for label, value in _sums(report).items()
+        {"label": label, "value": value, "before": earlier.get(label, "")} for label, value in _sums(report).items()
     ]
 
 
@@ -207,7 +188,7 @@ def show_calendar(
     """Show a week or a month: what ended on its past days, and what would fire on the coming ones."""
     today = visit.now.astimezone(known_zone(visit.zone)).date()
     chosen = _date(day) or today
-    first, days = _week(chosen) if shape == "week" else _month(chosen)
+    first, days = _month(chosen) if shape == "month" else (chosen - timedelta(days=chosen.weekday()), 7)
     found = calendars.calendar(
         project_of(visit.ctx), first, days=days, tz=visit.zone, monotonic=visit.ctx.clock.monotonic, now=visit.now
     )
@@ -242,10 +223,6 @@ def _date(text: str) -> date | None:
     return found if found is not None and calendars.FIRST_YEAR < found.year <= calendars.LAST_YEAR else None
 
 
-def _week(chosen: date) -> tuple[date, int]:
-    return chosen - timedelta(days=chosen.weekday()), 7
-
-
 def _month(chosen: date) -> tuple[date, int]:
     """Return the first Monday on or before a month, and the days up to the Sunday on or after it."""
     first = chosen.replace(day=1)
@@ -276,22 +253,17 @@ def _cell(visit: PageContext, one: CalendarDay, *, chosen: date, today: date, sh
             for status, kind in ENDS
             if one.ends[status]
         ],
-        "past": [
-            {"name": job.name, "path": f"/ui/jobs/{segment(job.name)}", "kind": _kind(job), "words": _ends_words(job)}
-            for job in past
-        ],
+        "past": [_past(job) for job in past],
         "unnamed": f"{counted(unnamed, 'other run')}" if unnamed and past else "",
         "coming": [_coming(visit, job) for job in one.coming[:most]],
         "more": f"{counted(len(one.coming) - most, 'more job')}" if len(one.coming) > most else "",
     }
 
 
-def _kind(job: JobDay) -> str:
-    return "failed" if job.ends[Status.FAILED] else "completed" if job.ends[Status.COMPLETED] else "skipped"
-
-
-def _ends_words(job: JobDay) -> str:
-    return ", ".join(f"{number:,} {status.lower()}" for status, number in job.ends.items())
+def _past(job: JobDay) -> View:
+    kind = "failed" if job.ends[Status.FAILED] else "completed" if job.ends[Status.COMPLETED] else "skipped"
+    words = ", ".join(f"{number:,} {status.lower()}" for status, number in job.ends.items())
+    return {"name": job.name, "path": f"/ui/jobs/{segment(job.name)}", "kind": kind, "words": words}
 
 
 def _coming(visit: PageContext, job: JobDay) -> View:

@@ -1,4 +1,4 @@
-"""The pages of jobs, of one job with its actions and history chart, and of a new one."""
+"""The pages of jobs, and of one job with its actions and history chart."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,25 +8,13 @@ from typing import Annotated
 
 from fastapi import Query
 from msgspec import Struct
-from msgspec.structs import replace
 from starlette.responses import Response
 
 from rota.http.context import JobName, segment
-from rota.http.pages.page import (
-    HTML,
-    PageContext,
-    Pages,
-    View,
-    VisitOf,
-    fit,
-    given_params,
-    param_fields,
-    pause_end,
-    render,
-)
+from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit, given_params, param_fields, pause_end
 from rota.http.pages.stats import Asked, AskedOf, job_stats, rows_of_jobs
 from rota.model.amounts import counted
-from rota.model.errors import InvalidParams, InvalidValue, Problem, RotaError
+from rota.model.errors import InvalidParams, InvalidValue, Problem
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
 from rota.model.states import Status
@@ -551,84 +539,3 @@ _ACTIONS: Mapping[JobAction, Callable[[PageContext], Callable[[str], str]]] = {
     JobAction.RESUME: _resumer,
     JobAction.ACKNOWLEDGE: _acknowledger,
 }
-
-
-COPY_SUFFIX = "-2"
-KINDS = (("command", "A program"), ("shell", "A shell script"), ("prompt", "A task for an agent"))
-EXAMPLES = ("every 15m", "weekdays at 9:30", "0 8 * * mon-fri", "last friday at 17:00", "tomorrow at 9:00")
-Name = Annotated[str, Query(max_length=400)]
-
-
-@pages.show("/ui/new", scope=Scope.ADMIN)
-def show_new_job(visit: VisitOf, change: Name = "", like: Name = "") -> Response:
-    """Show the form of a job: empty, or filled from a job to change or to copy."""
-    validator, replacing = _validator(visit), _changed(visit, change)
-    draft = edit.Draft()
-    if replacing is not None:
-        draft = edit.draft_of(validator, replacing, name=replacing.name)
-    elif like:
-        found = visit.ctx.store.read(lambda db: jobs.find_job(db, like))
-        if not edit.may_copy(found):
-            raise InvalidValue(f"{found.name!r} is a {found.spec.work.kind}", hint="declare one like it in rota.yaml")
-        draft = edit.draft_of(validator, found, name=f"{found.name.replace('/', '-')}{COPY_SUFFIX}")
-    checked = edit.check_draft(validator, draft, now=visit.now, replacing=replacing)
-    return _form(visit, checked, replacing, told=False)
-
-
-@pages.on("POST", "/ui/new", scope=Scope.ADMIN, answer=str, media=HTML, shown=False)
-def create_job_here(visit: VisitOf) -> Response:
-    """Store the job of the form, or show its problems; with `check` only show them."""
-    checked, replacing = _checked(visit)
-    if "check" in visit.form or checked.troubles:
-        return _form(visit, checked, replacing, told=True, status=200 if "check" in visit.form else 422)
-    try:
-        view = edit.save_draft(_validator(visit), checked, now=visit.now, new=replacing is None)
-    except RotaError as error:  # another change came first, or the database refused
-        refused = replace(checked, troubles=(edit.DraftProblem("", error.message, error.hint or ""),))
-        return _form(visit, refused, replacing, told=True, status=422)
-    visit.ctx.wake()
-    done = "is changed" if replacing is not None else "is created"
-    return visit.done(f"{view.job.name} {done}: {checked.reading}", back=f"/ui/jobs/{segment(view.job.name)}")
-
-
-@pages.on("POST", "/ui/new/check", scope=Scope.ADMIN, answer=str, media=HTML, shown=False)
-def check_job_here(visit: VisitOf) -> Response:
-    """Return the part of the page that shows the meaning of a form and its problems."""
-    checked, replacing = _checked(visit)
-    values = {"visit": visit, "view": _form_view(checked, replacing, told=True)}
-    return Response(render("_new_job_meaning.html", values), media_type=HTML)
-
-
-def _checked(visit: PageContext) -> tuple[edit.CheckedDraft, Job | None]:
-    draft, replacing = edit.draft_from(visit.form), _changed(visit, visit.form.get("changing", ""))
-    return edit.check_draft(_validator(visit), draft, now=visit.now, replacing=replacing), replacing
-
-
-def _form_view(checked: edit.CheckedDraft, replacing: Job | None, *, told: bool) -> View:
-    changing = replacing.name if replacing else ""
-    common = {"kinds": KINDS, "examples": EXAMPLES}
-    return {"draft": checked.draft, "checked": checked, "changing": changing, "told": told, **common}
-
-
-def _form(
-    visit: PageContext, checked: edit.CheckedDraft, replacing: Job | None, *, told: bool, status: int = 200
-) -> Response:
-    view = _form_view(checked, replacing, told=told)
-    title = f"Change {replacing.name}" if replacing is not None else "New job"
-    return visit.show("new_job.html", view, title=title, section="jobs", status=status)
-
-
-def _changed(visit: PageContext, name: str) -> Job | None:
-    """Return the job to change, None for a new one; a job of the file is refused."""
-    if not name:
-        return None
-    job = visit.ctx.store.read(lambda db: jobs.find_job(db, name))
-    if not edit.may_change(job):
-        hint = "change it where it is declared; `Duplicate` creates a copy"
-        raise InvalidValue(f"job {job.name!r} was not created here", hint=hint)
-    return job
-
-
-def _validator(visit: PageContext) -> edit.DraftValidator:
-    context = visit.ctx.context
-    return edit.DraftValidator(visit.ctx.store, context.folder, context.state, context.environ)
