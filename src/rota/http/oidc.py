@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 
 from rota.http import errors
-from rota.http.people import caller_of
+from rota.http.people import caller_of, digest_of
 from rota.model.clock import Clock
 from rota.operations.admin.access import Caller
 from rota.settings import Http
@@ -102,7 +102,9 @@ class SignOn:
         self._attempts = {key: one for key, one in self._attempts.items() if one.until > at}
         while len(self._attempts) >= AT_ONCE:
             del self._attempts[next(iter(self._attempts))]
-        self._attempts[_digest(state)] = Attempt(nonce, verifier, _digest(binding), back, at + LASTS.total_seconds())
+        self._attempts[digest_of(state)] = Attempt(
+            nonce, verifier, digest_of(binding), back, at + LASTS.total_seconds()
+        )
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         query = urlencode(
             {
@@ -121,10 +123,10 @@ class SignOn:
 
     async def finish(self, *, state: str, code: str, binding: str) -> tuple[Caller, str]:
         """Return the person and the page to go back to; a state works once, and only in the browser that began."""
-        attempt = self._attempts.pop(_digest(state), None)
+        attempt = self._attempts.pop(digest_of(state), None)
         if attempt is None or attempt.until <= self._clock.monotonic():
             raise LoginFailed("the login is unknown, was used already, or took too long")
-        if not hmac.compare_digest(_digest(binding), attempt.binding):
+        if not hmac.compare_digest(digest_of(binding), attempt.binding):
             raise LoginFailed("another browser began this login")
         if not code:
             raise LoginFailed("the identity provider refused the login")
@@ -158,7 +160,7 @@ class SignOn:
             raise LoginFailed("the ID token has expired")
         if max(begins) - LEEWAY > now:
             raise LoginFailed("the ID token is not valid yet", hint="compare the clocks of both machines")
-        if not hmac.compare_digest(_digest(str(claims.get("nonce", ""))), _digest(nonce)):
+        if not hmac.compare_digest(digest_of(str(claims.get("nonce", ""))), digest_of(nonce)):
             raise LoginFailed("the ID token belongs to another login")
         several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
         if claims.get("azp", None if several else self._oidc.client_id) != self._oidc.client_id:
@@ -271,7 +273,3 @@ def _certificates() -> "ssl.SSLContext":
     import httpx2
 
     return httpx2.create_ssl_context()
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

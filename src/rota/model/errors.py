@@ -431,8 +431,7 @@ class UnknownToken(RotaError, code="unknown_token"):
     """No token that is not revoked has this name."""
 
     def __init__(self, name: object, near: Sequence[str] = ()) -> None:
-        guess = f"did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"there is no token {shown(name)}", hint=f"{guess}list them with `rota token list`")
+        super().__init__(f"there is no token {shown(name)}", hint=f"{guess(near)}list them with `rota token list`")
 
 
 class QuestionClosed(RotaError, code="question_closed"):

@@ -145,7 +145,7 @@ class Record(Struct, frozen=True):
 
 def record_of(runs: Sequence[Run]) -> Record:
     """Return what these runs tell together."""
-    durations = sorted(took for run in runs if run.status.final and (took := duration_of(run)) is not None)
+    durations = sorted(_length(run, run.finished_at) for run in runs if run.started_at and run.finished_at)
     return Record(
         runs=sum(run.status.final for run in runs),
         completed=sum(run.status is Status.COMPLETED for run in runs),
@@ -153,13 +153,6 @@ def record_of(runs: Sequence[Run]) -> Record:
         median=durations[len(durations) // 2] if durations else None,
         longest=durations[-1] if durations else None,
     )
-
-
-def duration_of(run: Run) -> timedelta | None:
-    """Return how long a finished run took; None where it never started or still runs."""
-    if run.started_at is None or run.finished_at is None:
-        return None
-    return max(run.finished_at - run.started_at, timedelta())
 
 
 HEIGHT = 120
