@@ -49,7 +49,7 @@ class IdSource:
         with self._lock:
             ms = to_ms(now)
             if ms == self._ms:
-                self._count_on()
+                self._step(self._randomness(_STEP_BYTES))
             else:
                 # After a step back it continues after the last one: later identifiers have later milliseconds.
                 self._begin(max(ms, self._ms + 1))
@@ -74,9 +74,6 @@ class IdSource:
         self._ms = ms
         # The top bit is free, so that counting from here does not overflow.
         self._random = int.from_bytes(self._randomness(10)) & (_RANDOM_MASK >> 1)
-
-    def _count_on(self) -> None:
-        self._step(self._randomness(_STEP_BYTES))
 
     def _step(self, by: bytes) -> None:
         self._random += 1 + int.from_bytes(by)

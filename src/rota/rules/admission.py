@@ -157,7 +157,7 @@ class TooMany(Struct, frozen=True):
     room: int
 
 
-_WAITS = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDGET}
+_WAITS: Mapping[WaitingFor | None, Reason] = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDGET}
 """The reason of refused instants by the wait of the blocking run; the default is overlap."""
 
 Verdict = Allow | After | Replace | Refuse
@@ -185,7 +185,7 @@ def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
         return Replace(tuple(run.id for run in active))
     if overlap.policy is OverlapPolicy.QUEUE and len(active) <= overlap.queue_depth:
         return After(active[-1].id)
-    return _refuse(active[0])
+    return Refuse(active[0], _WAITS.get(active[0].waiting_for, Reason.OVERLAP))
 
 
 def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> Verdict | TooMany:
@@ -234,9 +234,3 @@ def waits_for_all(overlap: Overlap, trigger: Trigger) -> bool:
     or a job with `allow`, waits for its predecessor alone.
     """
     return trigger is not Trigger.BACKFILL and overlap.policy is not OverlapPolicy.ALLOW
-
-
-def _refuse(blocking: ActiveRun) -> Refuse:
-    if blocking.waiting_for is None:
-        return Refuse(blocking)
-    return Refuse(blocking, _WAITS.get(blocking.waiting_for, Reason.OVERLAP))

@@ -192,7 +192,8 @@ def has_placeholders(text: str) -> bool:
 
 def known_placeholders(text: str) -> list[str]:
     """Return the placeholders in `text` with a name that rota knows, as written."""
-    return [match[0] for match in _placeholders(text) if _is_known(_split(match[1])[0])]
+    found = ((match[0], _split(match[1])[0]) for match in _placeholders(text))
+    return [whole for whole, name in found if name in _NAMES or name.startswith(_PARAM) or _is_for_prompts(name)]
 
 
 def names_item(text: str) -> bool:
@@ -258,10 +259,6 @@ def option_places(argv: Sequence[str]) -> set[str]:
 def _split(inner: str) -> tuple[str, str]:
     name, _, pattern = inner.partition(":")
     return name.strip(), pattern.strip()
-
-
-def _is_known(name: str) -> bool:
-    return name in _NAMES or name.startswith(_PARAM) or _is_for_prompts(name)
 
 
 def _is_for_prompts(name: str) -> bool:

@@ -22,6 +22,7 @@ from rota.declare.problems import (
     Reader,
     ask,
     list_of,
+    matching,
     or_word,
     read_duration,
     read_flag,
@@ -89,6 +90,7 @@ def one_of(keys: Collection[str], value: Mapping[str, Any], *, problems: Problem
 
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/=-]{0,99}", re.ASCII)
+_label = matching(LABEL, "a label", hint="at most 100 letters, digits and . _ / = -")
 
 
 def read_env_name(value: Any) -> str:
@@ -179,12 +181,6 @@ def read_labels(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise wrong_type(value, "a list of labels", hint="write `labels: [backup, team=ops]`")
     return tuple(dict.fromkeys(read_items(value, _label)))
-
-
-def _label(value: Any) -> str:
-    if not isinstance(value, str) or not LABEL.fullmatch(value):
-        raise wrong_type(value, "a label", hint="at most 100 letters, digits and . _ / = -")
-    return value
 
 
 NAME_LIMIT = 200

@@ -15,7 +15,7 @@ from rota.http.pages.groups import group_path, run_gantt
 from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
 from rota.http.pages.stats import As
 from rota.model.errors import RotaError
-from rota.model.records import Run, cut
+from rota.model.records import cut
 from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations import text as words
 from rota.operations.agents.transcripts import transcript_of
@@ -100,7 +100,8 @@ def show_runs(
 
 
 def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -> View:
-    rows = [_row(visit, stretch) for stretch in (map(_single, found.runs) if each else collapsed(found.runs))]
+    stretches = [stretch_of([run]) for run in found.runs] if each else collapsed(found.runs)
+    rows = [_row(visit, stretch) for stretch in stretches]
     return {
         "asked": asked,
         "rows": rows,
@@ -114,10 +115,6 @@ def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -
         "triggers": TRIGGERS,
         "spans": SPANS,
     }
-
-
-def _single(run: Run) -> Stretch:
-    return stretch_of([run])
 
 
 def _found(

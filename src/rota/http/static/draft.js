@@ -1,4 +1,4 @@
-// The form of a job: what it means and what is wrong with it is asked of the server while somebody writes.
+// The form of a job: at each change the server returns its meaning and its problems.
 
 import { tell } from "./page.js";
 
@@ -13,7 +13,7 @@ const only = () => {
   for (const part of form.querySelectorAll("[data-only]")) part.hidden = part.dataset.only !== kind;
 };
 
-// A field that nobody has touched yet is not told that it is empty.
+// An untouched field shows no problems.
 const showProblems = (meaning) => {
   for (const field of form.querySelectorAll("[data-field]")) {
     const name = field.dataset.field;

@@ -1,4 +1,4 @@
-// Finding jobs while somebody types: the list is fetched, and the address kept, so that a reload finds the same.
+// Finds jobs at each key: the list is fetched, and the address kept, so that a reload finds the same.
 
 const form = document.querySelector("form[role=search].toolbar");
 const PAUSE = 200;

@@ -68,7 +68,7 @@ const refresh = async () => {
     address.searchParams.set("fragment", names.join(","));
     const answer = await fetch(address, { headers: { Accept: "text/html" }, cache: "no-store" });
     if (answer.ok) swapAll(await answer.text(), names);
-    else if (answer.status < 500 && !leaving) location.reload(); // who is logged out, or looks at what is gone, is told
+    else if (answer.status < 500 && !leaving) location.reload(); // the server answers with the login page, or says what is gone
   } catch {
     show("gone");
   } finally {
@@ -92,7 +92,7 @@ const swapAll = (html, names) => {
   }
 };
 
-// Somebody who types, chooses or reads a menu inside a part is not disturbed: it is fetched again later.
+// A part with an open menu or a focused field is not replaced: it is fetched again later.
 const busy = (part) =>
   part.querySelector("details.menu[open], dialog[open]") ||
   (part.contains(document.activeElement) && document.activeElement.matches("input:not([type=hidden], [type=checkbox]), textarea, select"));

@@ -30,10 +30,7 @@ const move = async (row, to) => {
   if (message) tell(message.textContent.trim());
 };
 
-document.addEventListener("keydown", (event) => {
-  const row = event.target.closest?.("tr[data-run]");
-  const to = MOVES[event.key];
-  if (!row?.querySelector("form.moves") || !to || !event.altKey || event.ctrlKey || event.metaKey) return;
+const start = (event, row, to) => {
   event.preventDefault();
   if (moving) return;
   moving = true;
@@ -42,21 +39,22 @@ document.addEventListener("keydown", (event) => {
     .finally(() => {
       moving = false;
     });
+};
+
+document.addEventListener("keydown", (event) => {
+  const row = event.target.closest?.("tr[data-run]");
+  const to = MOVES[event.key];
+  if (!row?.querySelector("form.moves") || !to || !event.altKey || event.ctrlKey || event.metaKey) return;
+  start(event, row, to);
 });
 
 // The buttons do the same without leaving the page.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("form.moves button");
   const row = button?.closest("tr[data-run]");
-  if (!row || moving) return;
-  event.preventDefault();
-  moving = true;
+  if (!row) return;
   button.focus();
-  move(row, button.value)
-    .catch(() => tell("it could not be moved"))
-    .finally(() => {
-      moving = false;
-    });
+  start(event, row, button.value);
 });
 
 showKeys();
