@@ -17,6 +17,8 @@ from rota.model.store_url import SQLITE
 
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
+TAKEOVER_NAME = "takeover.json"
+"""The journal of a takeover of the crontab, in the state folder."""
 OUTPUT_TOTAL = 5_000_000_000
 BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
 """Pools that exist unless the file sets them."""

@@ -1,6 +1,8 @@
 """`rota takeover`: cron or rota runs the lines of a crontab, never both, whatever dies at which step."""
 
 import json
+import os
+import signal
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import forking
-from tests.waiting import LONGEST_WAIT
+from tests.waiting import LONGEST_WAIT, until
 
 CRONTAB = """\
 MAILTO=ops@example.net
@@ -179,6 +181,32 @@ def test_a_line_that_was_added_again_by_hand_is_reported(machine: Machine) -> No
     told = machine.rota("takeover")
     assert told.returncode == 1
     assert told.stdout.splitlines()[1] == "  * * * * * true"
+    again = machine.rota("takeover", "crontab", "--dry-run")
+    assert (again.returncode, "cron runs 1 of the jobs of" in again.stderr) == (73, True), again.stderr
+    assert "problem  crontab      cron runs 1 line of the crontab that rota runs too" in machine.rota("doctor").stdout
+
+
+def test_a_running_scheduler_lists_a_line_that_was_added_again_by_hand(machine: Machine) -> None:
+    machine.rota("takeover", "crontab")
+    log = machine.folder / "log"
+    served = forking.start(
+        "rota", "--dir", str(machine.project), "serve", "--no-http", environment=machine.environment, out=log
+    )
+    try:
+        until(lambda: "serves" in log.read_text(), what=log.read_text)
+        machine.table.write_text(machine.table.read_text() + "* * * * * true\n")
+        os.kill(served.pid, signal.SIGHUP)
+        until(lambda: "cron runs 1 line of the crontab that rota runs too" in machine.rota("status").stdout, what="it")
+    finally:
+        served.kill()
+        served.wait(LONGEST_WAIT)
+
+
+def test_a_new_line_of_cron_is_counted_and_stays_with_cron(machine: Machine) -> None:
+    machine.rota("takeover", "crontab")
+    machine.table.write_text(machine.table.read_text() + "MAILTO=me\n\n5 5 * * * /new\n")
+    told = machine.rota("takeover", "crontab")
+    assert (told.returncode, "cron runs 2 other lines itself" in told.stdout) == (0, True), told.stdout
 
 
 def test_a_line_that_was_added_again_by_hand_keeps_rota_from_starting_until_it_is_gone(machine: Machine) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -25,7 +26,7 @@ from rota.operations.status.feed import QueueWatch, ended_with
 from rota.operations.workers import SHARED_HINT
 from rota.serve.file_watch import ServedFile
 from rota.serve.host import ProcessObserver, ServingHost
-from rota.settings import Settings
+from rota.settings import TAKEOVER_NAME, Settings
 from rota.store.driver import OpenStore
 from rota.store.tables import processes
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["serve", "worker"]
 
+CRONTAB_EVERY = timedelta(minutes=1)
 DRAIN_HINT = "fix the cause, then run `rota workers resume NAME`; other workers continue"
 LOST_HINT = "the machine slept, was suspended, or lost its connection to the database"
 RESUME_HINT = "fix the cause, then run `rota resume --all`"
@@ -77,6 +79,8 @@ class Daemon(ServingHost):
         self._environ = environ
         self._flags = http
         self._http: HttpServerThread | None = None
+        self._crontab_problem: str | None = None
+        self._crontab_read_at: datetime | None = None
         applies = kind == "serve"
         self._file = ServedFile(place, clock, environ=environ, table=self._table, observer=observer, applies=applies)
 
@@ -165,14 +169,27 @@ class Daemon(ServingHost):
         await super()._watch_further()
         if await self._file.look(self._store, self._settings):
             self._engine.wake()
+        await self._watch_crontab()
         # Show the runs that ended in no slot: cancelled in the queue, or ended with their group.
         if self._observer and self._queue.stirred:
             with contextlib.suppress(StateError):  # the next round retries
                 for run in await asyncio.to_thread(self._queue.look):
                     self._observer.finished(run)
 
+    async def _watch_crontab(self) -> None:
+        """Check each minute whether lines that a takeover gave to rota are active in the crontab again."""
+        now, read_at = self._clock.now(), self._crontab_read_at
+        if read_at is not None and timedelta() <= now - read_at < CRONTAB_EVERY:
+            return
+        self._crontab_read_at = now
+        if (self._state / TAKEOVER_NAME).exists():
+            from rota.operations.project.takeover import crontab_problem
+
+            self._crontab_problem = await asyncio.to_thread(crontab_problem, self._state, self._environ)
+
     def _look_again(self) -> None:
         self._file.forget()
+        self._crontab_read_at = None
         self._watch.wake()
 
     def _wake(self) -> None:
@@ -197,7 +214,8 @@ class Daemon(ServingHost):
     def status(self) -> Mapping[str, Any]:
         """Return the answer to `rota status`."""
         http = self._http.url if self._http is not None else None
-        return {**super().status(), "file_problem": self._file.problem, "http": http}
+        own = {"file_problem": self._file.problem, "crontab_problem": self._crontab_problem, "http": http}
+        return {**super().status(), **own}
 
     def _take_fired(self, fired: Fired) -> None:
         self._queue.stir()  # it may have replaced others

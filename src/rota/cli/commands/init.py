@@ -10,6 +10,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.model.errors import StateError
+from rota.settings import TAKEOVER_NAME
 
 if TYPE_CHECKING:
     from rota.agents.registry import AgentProbe
@@ -150,7 +151,7 @@ def ensure_trust(invocation: Invocation) -> None:
 
 def ensure_taken_over(invocation: Invocation) -> None:
     """Refuse to schedule beside lines of cron that a takeover gives to this project."""
-    if not (invocation.place().state / "takeover.json").exists():
+    if not (invocation.place().state / TAKEOVER_NAME).exists():
         return
     from rota.operations.project.takeover import settle_takeover
 

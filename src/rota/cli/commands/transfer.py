@@ -10,7 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
 from rota.model.amounts import counted
-from rota.model.errors import FileProblems, InvalidValue, Problem
+from rota.model.errors import CronInCharge, FileProblems, InvalidValue, Problem
 from rota.rules.schedule.preview import COMPARED_FIRES
 from rota.text.ansi import plain
 
@@ -205,9 +205,11 @@ def takeover_crontab(invocation: Invocation, *, dry_run: bool) -> None:
     from rota.operations.project import imports, takeover
 
     place = _place(invocation)
-    found = None if dry_run else takeover.standing(place.state, invocation.environ)
+    found = takeover.standing(place.state, invocation.environ)
+    if found is not None and found.owner is takeover.Owner.BOTH and found.journal.phase is takeover.Phase.DONE:
+        raise CronInCharge(len(found.active), str(place.folder), again=True)
     if found is not None and found.owner is takeover.Owner.ROTA and found.journal.phase is not takeover.Phase.UNDONE:
-        if found.journal.phase is takeover.Phase.PREPARED:
+        if found.journal.phase is takeover.Phase.PREPARED and not dry_run:
             takeover.finish(place, found.journal, environ=invocation.environ, clock=invocation.clock)
         _tell_standing(invocation, takeover.standing(place.state, invocation.environ))
         return
@@ -322,6 +324,8 @@ def _tell_standing(invocation: Invocation, found: "Standing | None") -> None:
         click.echo(f"rota runs {lines} of the crontab, from {since} on; cron starts `rota tick` every minute")
         if found.journal.phase is Phase.PREPARED:
             click.echo("the takeover is not finished: the next tick stores the jobs")
+        if found.others:
+            click.echo(f"cron runs {counted(found.others, 'other line')} itself, which rota does not know")
         click.echo("next: `rota service install` for a resident scheduler; back: `rota takeover undo`")
     elif found.owner is Owner.CRON:
         ended = "was undone" if found.journal.phase in (Phase.UNDONE, Phase.UNDOING) else "is not finished"

@@ -29,6 +29,7 @@ from rota.operations.agents.agents import AgentView, look_at_agents
 from rota.operations.project.edit import AGENTS, found_agents
 from rota.operations.project.load import Loaded, load_project
 from rota.operations.project.locate import DATABASE, ProjectPaths, is_applied, look_at, open_place
+from rota.operations.project.takeover import crontab_problem
 from rota.operations.status.attention import given_up, left_behind_findings
 from rota.operations.status.heartbeat import Heartbeat, Liveness, heartbeat
 from rota.operations.workers import worker_states
@@ -94,6 +95,9 @@ def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -
     yield from _paths(specs, beat, environ)
     yield from _sandboxes(specs)
     yield from _power(settings, specs)
+    if problem := crontab_problem(place.state, environ):
+        hint = "remove them with `crontab -e`; `rota takeover` shows them"
+        yield Finding("crontab", Severity.PROBLEM, problem, hint)
     yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
     yield from _chats(loaded.declared if loaded else None, place, beat, environ)
     yield from _scheduler(place, beat)

@@ -6,6 +6,7 @@ folder keeps `rota serve`, `rota tick` and `rota apply` from starting beside act
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from rota import faults
 from rota.declare.project import Declared, read_project
 from rota.engine.membership.locks import take_serve_lock
+from rota.model.amounts import counted
 from rota.model.clock import Clock
 from rota.model.errors import CronInCharge, InvalidValue, StateError
 from rota.operations.admin.service import own_program
@@ -28,15 +30,15 @@ from rota.operations.project.apply import apply
 from rota.operations.project.imports import Imported, InputFile, import_files
 from rota.operations.project.load import load_project, require_trust
 from rota.operations.project.locate import ProjectPaths, is_applied, make_state, open_place
-from rota.settings import FILE_NAME
+from rota.settings import FILE_NAME, TAKEOVER_NAME
 from rota.store.sqlite.store import reachable, sync
 
-JOURNAL = "takeover.json"
 MARK = "#rota# "
 """Stands before each line that rota took over."""
 NOTE = (
     "# rota runs the lines marked #rota#, by the line below or by `rota serve`; `rota takeover undo` gives them back."
 )
+_NO_ENTRY = re.compile(r"\s*($|#|\w+\s*=)")
 LATEST_SECOND = 55
 """A switch later in a minute waits for the next one: cron reads its tables again at each full minute."""
 
@@ -79,11 +81,15 @@ class Takeover(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """Where a takeover stands: its journal, the owner of the lines, and the lines that cron still runs."""
+    """Where a takeover stands: its journal, the owner of the lines, and the lines that cron still runs.
+
+    `others`: the number of lines of cron that belong to no takeover.
+    """
 
     journal: Journal
     owner: Owner
     active: tuple[str, ...]
+    others: int = 0
 
 
 # The crontab
@@ -161,21 +167,23 @@ def read_journal(state: Path) -> Journal | None:
     """Return the journal of a takeover, None if there was none."""
     try:
         with reachable(state):
-            content = (state / JOURNAL).read_bytes()
+            content = (state / TAKEOVER_NAME).read_bytes()
     except FileNotFoundError:
         return None
     except StateError:
-        if not (state / JOURNAL).exists():
+        if not (state / TAKEOVER_NAME).exists():
             return None
         raise
     try:
         return msgspec.json.decode(content, type=Journal)
     except msgspec.MsgspecError as error:
-        raise StateError(f"{state / JOURNAL} is damaged: {error}", hint="look at `crontab -l` and remove it") from None
+        raise StateError(
+            f"{state / TAKEOVER_NAME} is damaged: {error}", hint="look at `crontab -l` and remove it"
+        ) from None
 
 
 def _write_journal(state: Path, journal: Journal) -> None:
-    path, fresh = state / JOURNAL, state / f"{JOURNAL}.new"
+    path, fresh = state / TAKEOVER_NAME, state / f"{TAKEOVER_NAME}.new"
     with reachable(state):
         with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(msgspec.json.encode(journal))
@@ -190,8 +198,21 @@ def standing(state: Path, environ: Mapping[str, str]) -> Standing | None:
     journal = read_journal(state)
     if journal is None:
         return None
-    owner, active = owner_of(read_crontab(environ), journal)
-    return Standing(journal, owner, active)
+    text = read_crontab(environ)
+    mine = {line.strip() for line in (*journal.lines, journal.tick)}
+    others = [line for line in text.splitlines() if line.strip() not in mine and not _NO_ENTRY.match(line)]
+    return Standing(journal, *owner_of(text, journal), len(others))
+
+
+def crontab_problem(state: Path, environ: Mapping[str, str]) -> str | None:
+    """Return that cron runs lines again that rota runs since a takeover; None also if no crontab can be read."""
+    try:
+        found = standing(state, environ)
+    except StateError:
+        return None
+    if found is None or found.owner is Owner.ROTA or found.journal.phase is not Phase.DONE:
+        return None
+    return f"cron runs {counted(len(found.active), 'line')} of the crontab that rota runs too"
 
 
 # Over to rota

@@ -523,7 +523,7 @@ def _old_worktrees(db: Database, *, now: datetime, scope: str) -> Iterator[Atten
 
 
 def _scheduler(beat: "Heartbeat") -> Iterator[Attention]:
-    """Yield a scheduler that is alive and does not work, and ticks that stopped."""
+    """Yield a scheduler that is alive and does not work, cron that runs its jobs too, and ticks that stopped."""
     if beat.liveness == "stalled":
         what = f"stalled: pid {beat.pid} holds the lock and does not answer"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=f"stalled {beat.pid}")
@@ -531,6 +531,9 @@ def _scheduler(beat: "Heartbeat") -> Iterator[Attention]:
     if failing:
         what = f"{failing['stage']} fails, nothing starts: {failing['error']}"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
+    doubled = beat.answer.get("crontab_problem")
+    if doubled:
+        yield Attention("crontab", doubled, "rota takeover", kind=ItemKind.SCHEDULER, sign=doubled)
     if beat.ticks is not None and beat.ticks.last is not None and not beat.alive:
         what = f"ticks have stopped, the last one was at {iso(beat.ticks.last)}"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
