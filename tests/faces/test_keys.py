@@ -143,7 +143,15 @@ def test_the_audit_cannot_be_changed(applied: Project, statement: str) -> None:
 
 def test_a_secret_is_listed_by_where_it_comes_from(applied: Project, tmp_path: Path) -> None:
     assert applied.json("secrets") == [
-        {"name": "GITHUB_TOKEN", "source": "missing", "jobs": ["a"], "targets": [], "store": False, "origin": None}
+        {
+            "name": "GITHUB_TOKEN",
+            "source": "missing",
+            "jobs": ["a"],
+            "targets": [],
+            "sections": [],
+            "store": False,
+            "origin": None,
+        }
     ]
     assert (
         "from-the-environment" not in applied.rota("secrets", environ={"GITHUB_TOKEN": "from-the-environment"}).output

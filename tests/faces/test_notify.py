@@ -104,7 +104,15 @@ def test_the_targets_are_listed_without_what_is_secret(told: Project) -> None:
 def test_the_secrets_of_targets_are_listed_with_the_targets_that_name_them(told: Project) -> None:
     """R-27."""
     assert told.json("secrets") == [
-        {"name": "HOOK", "source": "secrets.env", "origin": None, "jobs": [], "targets": ["ops"], "store": False}
+        {
+            "name": "HOOK",
+            "source": "secrets.env",
+            "origin": None,
+            "jobs": [],
+            "targets": ["ops"],
+            "sections": [],
+            "store": False,
+        }
     ]
     assert "notify.ops" in told.ok("secrets")
 
@@ -178,6 +186,20 @@ notify: {me: {telegram: 123456789}, ops: {webhook: {secret: OPS_URL}}}
 jobs:
   nightly: {cron: "0 2 * * *", command: [echo, hi], notify: [me, {telegram: 42, token: {secret: OWN_TOKEN}}]}
 """
+
+
+def test_a_secret_of_the_ping_url_or_of_http_that_is_missing_is_noted(project: Project) -> None:
+    project.write(
+        "scheduler: {ping_url: {secret: PING}}\njobs: {a: {command: [echo]}}\n"
+        "http: {trusted_header: X-User, proxies: [10.0.0.5], people: {anna: read}, proxy_secret: {secret: PROXY}}\n"
+    )
+    [note] = project.json("check")["notes"]
+    assert note.startswith("scheduler.ping_url: no ping is sent without the secret PING")
+    told = project.rota("doctor").stdout
+    assert "PING is missing, and needed by scheduler.ping_url" in told
+    assert "PROXY is missing, and needed by http" in told
+    secrets = {one["name"]: (one["source"], one["sections"]) for one in project.json("secrets")}
+    assert secrets == {"PING": ("missing", ["scheduler.ping_url"]), "PROXY": ("missing", ["http"])}
 
 
 def test_check_notes_targets_whose_secrets_are_found_nowhere(project: Project) -> None:

@@ -26,7 +26,7 @@ from rota.model.clock import iso
 from rota.model.errors import JobProblems, KeyPath, Problem
 from rota.model.spec import PROMPT_LIMIT, FirstRun, JobSpec, Kind, Workspace
 from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders
-from rota.rules.schedule.blackouts import defers, has_blackouts
+from rota.rules.schedule.blackouts import blackout_at, defers, has_blackouts
 from rota.rules.schedule.instants import next_instant
 from rota.rules.schedule.preview import next_fires, wholly_quiet
 from rota.text.format import from_now
@@ -367,6 +367,7 @@ def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
         if spec.schedule.repeats and spec.schedule.first_run is FirstRun.NOW and spec.enabled
         if spec.work.kind is not Kind.POLL
         if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
+        if now is None or not has_blackouts(spec.schedule) or blackout_at(spec.schedule, now).reason is None
     ]
     start = "starts as soon as it is first" if len(names) == 1 else "start as soon as they are first"
     return [f"{listed(names)}: {start} applied; `first_run: after_interval` waits"] if names else []

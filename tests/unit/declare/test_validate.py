@@ -501,6 +501,7 @@ def test_notes_tell_what_may_surprise(tmp_path):
         "  gone: {at: 2026-01-01 00:00, command: [a]}\n"
         "  triage: {interval: 30m, command: [a]}\n"
         "  later: {interval: 30m, first_run: after_interval, command: [a]}\n"
+        '  quiet: {interval: 30m, quiet_hours: {windows: ["00:00-07:00"], policy: defer}, command: [a]}\n'
     )
     notes = read(tmp_path, text, now=datetime(2026, 11, 15, tzinfo=UTC)).notes
     assert notes == (

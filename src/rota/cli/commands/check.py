@@ -43,6 +43,7 @@ def check_command(invocation: Invocation) -> None:
         declared.settings.notify,
         place.state,
         invocation.environ,
+        ping=declared.settings.scheduler.ping,
         origins=declared.settings.secrets,
     )
     declared = replace(declared, notes=(*declared.notes, *untold, *filter(None, [loaded.trust_note])))

@@ -14,11 +14,10 @@ from rota.model.errors import RotaError, SecretMissing
 from rota.text.ansi import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
-    from rota.model.spec import SecretOrigin
     from rota.operations.admin.secrets import SecretView
+    from rota.settings import Settings
     from rota.store.tables.tokens import AccessToken
 
 COLOURS = {"missing": "red", "expired": "yellow", "revoked": "red"}
@@ -48,8 +47,8 @@ def _list(invocation: Invocation) -> None:
         with suppress(SecretMissing):  # that of the store itself: to be told below
             if invocation.applied():
                 _, store = stack.enter_context(invocation.store())
-        origins, problem = _origins(invocation)
-        found = look_at_secrets(store, place.state, invocation.environ, address=place.store, origins=origins)
+        settings, problem = _settings(invocation)
+        found = look_at_secrets(store, place.state, invocation.environ, address=place.store, settings=settings)
     if problem:
         click.echo(problem, err=True)
     none = "no applied job or target uses a secret; a job does with `env: {NAME: {secret: NAME}}`"
@@ -61,8 +60,8 @@ def _list(invocation: Invocation) -> None:
     print_table([Column("SECRET"), Column("FROM"), Column("NAMED BY", flexible=True)], rows)
 
 
-def _origins(invocation: Invocation) -> "tuple[Mapping[str, SecretOrigin], str]":
-    """Return the origins in the file; for a file with problems none, and a note."""
+def _settings(invocation: Invocation) -> "tuple[Settings | None, str]":
+    """Return the settings of the file; for a file with problems none, and a note."""
     from rota.operations.project.load import load_project
 
     place = invocation.place()
@@ -71,8 +70,8 @@ def _origins(invocation: Invocation) -> "tuple[Mapping[str, SecretOrigin], str]"
             place.folder, invocation.environ, state=place.state, now=invocation.clock.now(), lenient=True
         )
     except RotaError as error:
-        return {}, f"`secrets:` of rota.yaml was not read: {error.message}"
-    return loaded.declared.settings.secrets, ""
+        return None, f"`secrets:` of rota.yaml was not read: {error.message}"
+    return loaded.declared.settings, ""
 
 
 def _from(one: "SecretView") -> str:
@@ -80,7 +79,7 @@ def _from(one: "SecretView") -> str:
 
 
 def _who(one: "SecretView") -> str:
-    named = [*one.jobs, *(f"notify.{name}" for name in one.targets), *(("store",) if one.store else ())]
+    named = [*one.jobs, *(f"notify.{name}" for name in one.targets), *one.sections, *(("store",) if one.store else ())]
     return ", ".join(named) or "-"
 
 
@@ -95,7 +94,8 @@ def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
     """
     from rota.operations.admin.secrets import refuse_declared, store_secret
 
-    refuse_declared(secret, _origins(invocation)[0])
+    settings, _ = _settings(invocation)
+    refuse_declared(secret, settings.secrets if settings is not None else {})
     value = _value(secret)
     place = invocation.place()
     replaced = False if dry_run else store_secret(place.state, secret, value)

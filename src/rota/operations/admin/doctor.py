@@ -241,7 +241,7 @@ def _secrets(
     served = _environ_of(beat.pid)
     enabled = [spec for spec in declared.jobs if spec.enabled]
     settings = declared.settings
-    missing = missing_secrets(enabled, settings.notify, place.state, served or environ, origins=settings.secrets)
+    missing = missing_secrets(enabled, settings, place.state, served or environ)
     for name, origin in settings.secrets.items():
         try:
             read_origin(name, origin, served or environ)

@@ -18,12 +18,14 @@ from rota.operations.project.locate import make_state
 from rota.runners.environment import FILE_NAME, NO_ORIGINS, read_env_file
 
 if TYPE_CHECKING:
+    from rota.settings import Settings
     from rota.store.driver import Store
 
 LONGEST = 64 * 1024
+PING = "scheduler.ping_url"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ASSIGNS = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
-_KEYS = ("secret", "address_secret", "app_secret")
+_KEYS = ("secret", "address_secret", "app_secret", "proxy_secret", "client_secret")
 _LISTS = ("signing",)
 
 
@@ -46,6 +48,8 @@ class SecretView(Struct, frozen=True):
     source: SecretSource
     jobs: tuple[str, ...]
     targets: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    """The other sections of the file that name it: `scheduler.ping_url` and `http`."""
     store: bool = False
     """Whether the address of the store names it."""
     origin: str = ""
@@ -58,7 +62,7 @@ def look_at_secrets(
     environ: Mapping[str, str],
     *,
     address: str = "",
-    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
+    settings: "Settings | None" = None,
 ) -> list[SecretView]:
     """Return the secrets of stored jobs, targets and the store's address, and unused ones; read no value."""
     from rota.operations.jobs import list_jobs
@@ -66,6 +70,8 @@ def look_at_secrets(
 
     jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
     targets = _named(store.read(notifications.targets).items()) if store is not None else {}
+    origins = settings.secrets if settings is not None else NO_ORIGINS
+    sections = _named(_sections(settings)) if settings is not None else {}
     stored = _stored(state)
     return [
         SecretView(
@@ -73,25 +79,21 @@ def look_at_secrets(
             _source(name, stored, environ, origins=origins),
             tuple(jobs.get(name, ())),
             tuple(targets.get(name, ())),
+            tuple(sections.get(name, ())),
             store=name in secrets_of(address),
             origin=origins[name].title if name in origins else "",
         )
-        for name in sorted({*jobs, *targets, *stored, *secrets_of(address), *origins})
+        for name in sorted({*jobs, *targets, *sections, *stored, *secrets_of(address), *origins})
     ]
 
 
 def missing_secrets(
-    specs: Iterable[JobSpec],
-    targets: Mapping[str, Target],
-    state: Path,
-    environ: Mapping[str, str],
-    *,
-    origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
+    specs: Iterable[JobSpec], settings: "Settings", state: Path, environ: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return the missing secrets of these jobs and targets, each with its users."""
-    stored = _stored(state)
-    of_file = [(f"notify.{name}", target) for name, target in targets.items()]
-    named = _named([*((spec.name, spec) for spec in specs), *of_file])
+    """Return the missing secrets of these jobs and of the settings, each with its users."""
+    stored, origins = _stored(state), settings.secrets
+    of_file = [(f"notify.{name}", target) for name, target in settings.notify.items()]
+    named = _named([*((spec.name, spec) for spec in specs), *of_file, *_sections(settings)])
     return {
         name: users
         for name, users in sorted(named.items())
@@ -105,22 +107,28 @@ def notes_on_targets(
     state: Path,
     environ: Mapping[str, str],
     *,
+    ping: Target | None = None,
     origins: Mapping[str, SecretOrigin] = NO_ORIGINS,
 ) -> tuple[str, ...]:
-    """Return notes on targets whose secret is missing, such as a chat without a bot's token."""
+    """Return notes on targets and a `scheduler.ping_url` whose secret is missing, such as a chat without a token."""
     of_file = [(f"notify.{name}", target) for name, target in targets.items()]
-    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.own_targets)])
+    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.own_targets), (PING, ping)])
     try:
         stored = _stored(state)
     except RotaError:
         return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
     return tuple(
-        f"{user}: no notification is sent without the secret {name}; `rota secrets set {name}` stores it, "
+        f"{user}: no {'ping' if user == PING else 'notification'} is sent without the secret {name}; "
+        f"`rota secrets set {name}` stores it, "
         "unless the scheduler's own environment or `secrets:` of rota.yaml has it"
         for name, namers in sorted(named.items())
         if _source(name, stored, environ, origins=origins) is SecretSource.MISSING
         for user in dict.fromkeys(namers)
     )
+
+
+def _sections(settings: "Settings") -> list[tuple[str, Any]]:
+    return [(PING, settings.scheduler.ping), ("http", settings.http)]
 
 
 def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
@@ -232,5 +240,6 @@ def secret_json(view: SecretView) -> dict[str, Any]:
         "origin": view.origin or None,
         "jobs": list(view.jobs),
         "targets": list(view.targets),
+        "sections": list(view.sections),
         "store": view.store,
     }
