@@ -133,7 +133,7 @@ async def test_a_look_takes_back_what_a_lost_machine_had_r_22(scene: Scene) -> N
     assert other.start(claimed)
     other.vanish()
     ended: list[str] = []
-    kept = leases(scene, ended=ended.append)
+    kept = leases(scene, ended=ended.extend)
     for_as_long_as_a_lease_lasts(scene, kept)
     await kept.round()
     assert (await told(scene, "copy"))[0] == ("FAILED", "worker_lost")

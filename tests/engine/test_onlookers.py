@@ -1,5 +1,6 @@
 """Who looks on at a scheduler costs it nothing, whatever happens to them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.anyio
 async def test_runs_that_end_together_all_leave_although_the_end_of_one_cannot_be_shown(scene: Scene) -> None:
     """R-08: the database is gone when the console reads what it shows; a stop would wait for the others for ever."""
 
-    def unable(run_id: str) -> None:
-        raise DatabaseGone(f"{run_id} cannot be read")
+    def unable(run_ids: Sequence[str]) -> None:
+        raise DatabaseGone(f"{run_ids} cannot be read")
 
     scene.engine._on_finished = unable
     scene.declare(command("one"), command("two"), command("three"))
@@ -39,7 +40,7 @@ async def test_runs_that_end_together_all_leave_although_the_end_of_one_cannot_b
 async def test_a_run_that_expired_in_the_queue_is_shown_like_one_that_ran(scene: Scene) -> None:
     """R-09: nothing ends in silence."""
     shown: list[str] = []
-    scene.engine._on_finished = lambda _run_id: shown.append(scene.history("stale")[0].status)
+    scene.engine._on_finished = lambda _run_ids: shown.append(scene.history("stale")[0].status)
     scene.processes.conditions["./look"] = "false"
     gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, expires_after=timedelta(minutes=5))
     scene.declare(command("stale", gates=gates))
@@ -58,8 +59,8 @@ class Onlooker:
         self.shown: list[tuple[str, str]] = []
         scene.engine._on_finished = self.take
 
-    def take(self, run_id: str) -> None:
-        for run in ended_with(self.scene.store, run_id):
+    def take(self, run_ids: Sequence[str]) -> None:
+        for run in ended_with(self.scene.store, run_ids):
             if self.watch.tells(run):
                 self.show(run)
 
@@ -117,7 +118,7 @@ async def test_the_end_of_a_group_is_shown_once_although_its_last_member_ended_a
     declare(scene, group("nightly", "a"))
     scene.trigger("nightly")
     await scene.settle()
-    scene.engine._on_finished = lambda _run_id: None  # nobody hears of the member
+    scene.engine._on_finished = lambda _run_ids: None  # nobody hears of the member
     await scene.advance("1h")
     onlooker.look()
     onlooker.look()
@@ -169,8 +170,8 @@ async def test_what_a_look_has_found_is_not_told_again(scene: Scene, onlooker: O
     declare(scene, group("nightly", "a"))
     scene.trigger("nightly")
     await scene.settle()
-    hear, scene.engine._on_finished = scene.engine._on_finished, lambda _run_id: None
+    hear, scene.engine._on_finished = scene.engine._on_finished, lambda _run_ids: None
     await scene.advance("1h")
     onlooker.look()
-    hear(scene.history("a")[0].id)
+    hear([scene.history("a")[0].id])
     assert onlooker.shown == [("nightly:1", ""), ("a:1", "")]

@@ -93,7 +93,7 @@ class Engine:
         fires: bool = True,
         server_now: ServerNow = server_now,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
-        on_finished: Callable[[str], None] = lambda _run_id: None,
+        on_finished: Callable[[Sequence[str]], None] = lambda _run_ids: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -220,7 +220,7 @@ class Engine:
         events.claimed.add(self.executor.begin_all, self._claimed)
         events.finished.add(self._recorder.ended)
         events.recorded.add(self.executor.settle, self._recorded)
-        events.released.add(self.free_slot, self.items.left, self._notify_finished, self._released)
+        events.released.add(self.free_slot, self.items.left, self._released)
         events.caller_left.add(self.direct_loop.wake, claim)
         events.freed.add(claim)
         if self.awake.policy is not KeepAwake.OFF:
@@ -411,7 +411,8 @@ class Engine:
         if any(claimed.call is not None for claimed in taken):
             self.direct_loop.wake()  # its caller may have gone on already
 
-    def _released(self, _run_id: str) -> None:
+    def _released(self, run_id: str) -> None:
+        self._notify_finished([run_id])
         self._emptied.set()
         self.release_loop.wake()
         self.fire_loop.wake()
@@ -432,8 +433,8 @@ class Engine:
         self._recorder.all_ended(self.executor.check_called(finished))
 
     def _recorded(self, ended: Recorded) -> None:
+        self._notify_finished([finished.run_id for finished in ended.batch])
         for finished, carried in zip(ended.batch, ended.carried, strict=True):
-            self._notify_finished(finished.run_id)
             if carried is None or carried.agent:
                 self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
@@ -461,12 +462,12 @@ class Engine:
             if claimed is None or uses_worktree(claimed):
                 self.workspace_loop.wake()
 
-    def _notify_finished(self, run_id: str) -> None:
-        """Notify the observer. A failing observer is logged and does not affect the rest of the batch."""
+    def _notify_finished(self, run_ids: Sequence[str]) -> None:
+        """Notify the observer of runs that ended together. A failing observer is logged."""
         try:
-            self._on_finished(run_id)
+            self._on_finished(run_ids)
         except StateError as error:
-            log.warning("could not display the end of a run", run=run_id, error=str(error))
+            log.warning("could not display the end of a run", run=", ".join(run_ids), error=str(error))
 
     # release and cancel
 
@@ -478,8 +479,8 @@ class Engine:
         due = self._store.read(next_release)
         if due is not None and due <= now:
             ended = await self._store.submit(partial(release_due, now=now))
-            for run_id in ended.expired:
-                self._notify_finished(run_id)
+            if ended.expired:
+                self._notify_finished(ended.expired)
             for pause in ended.pauses:
                 log.info("pause ended", job=pause.job, skipped=pause.count)
             for provider in ended.holds:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -221,9 +221,9 @@ class Daemon(ServingHost):
         self._queue.stir()  # it may have replaced others
         super()._take_fired(fired)
 
-    def _take_finished(self, run_id: str) -> None:
+    def _take_finished(self, run_ids: Sequence[str]) -> None:
         if self._observer:
-            for run in ended_with(self._store, run_id):
+            for run in ended_with(self._store, run_ids):
                 if run.group_id is not None:
                     self._queue.stir()  # other runs may have ended with it
                 if self._queue.tells(run):

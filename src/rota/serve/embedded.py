@@ -244,7 +244,7 @@ class EmbeddedScheduler(ServingHost):
         finally:
             self._calls.discard(task)
 
-    def _take_finished(self, _run_id: str) -> None:
+    def _take_finished(self, _run_ids: Sequence[str]) -> None:
         self._ring()
 
     def _ring(self) -> None:

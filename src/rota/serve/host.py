@@ -263,8 +263,8 @@ class Host(ABC):
             self._observer.fired(fired)
 
     @abstractmethod
-    def _take_finished(self, run_id: str) -> None:
-        """Handle the end of a run."""
+    def _take_finished(self, run_ids: Sequence[str]) -> None:
+        """Handle runs that ended together."""
 
     @contextlib.asynccontextmanager
     async def _background(self, *loops: Loop) -> AsyncIterator[None]:

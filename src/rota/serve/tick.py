@@ -209,8 +209,8 @@ class Tick(Host):
         self._report.fired.append(fired)
         super()._take_fired(fired)
 
-    def _take_finished(self, run_id: str) -> None:
-        for run in ended_with(self._store, run_id):
+    def _take_finished(self, run_ids: Sequence[str]) -> None:
+        for run in ended_with(self._store, run_ids):
             if run.status.final:
                 self._report.finished.append(run)
             if self._observer:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -64,7 +64,7 @@ class Leases:
         holder: ClaimOwner,
         lost: Callable[[], None],
         changed: Callable[[], None],
-        ended: Callable[[str], None] = lambda _run_id: None,
+        ended: Callable[[Sequence[str]], None] = lambda _run_ids: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -148,7 +148,7 @@ class Leases:
             log.warning("worker lost", worker=one.worker, host=one.host, kind=one.kind, **told)
             self._changed()
             for run_id in left.runs:
-                self._ended(run_id)
+                self._ended([run_id])
 
 
 def _look(db: Database, *, but: str) -> PeerState:
@@ -163,7 +163,7 @@ def kept_lease(
     holder: ClaimOwner,
     lost: Callable[[], None],
     changed: Callable[[], None],
-    ended: Callable[[str], None],
+    ended: Callable[[Sequence[str]], None],
 ) -> Iterator[Leases | None]:
     """Renew the lease of a process meanwhile; none where its lock tells that it is alive."""
     if not holder.leased:

@@ -155,20 +155,21 @@ READS_AFTER_CHANGE = 3
 MAX_SHOWN_RUNS = 1000
 
 
-def ended_with(store: Store, run_id: str) -> tuple[Run, ...]:
-    """Return a run that ended or waits again, and the run of its group if it ended at the same time."""
+def ended_with(store: Store, run_ids: Sequence[str]) -> list[Run]:
+    """Return runs that ended or wait again, each with the run of its group if that ended at the same time."""
 
-    def read(db: Database) -> tuple[Run, ...]:
-        run = runs.run_by_id(db, run_id)
-        if run is None:
-            return ()
-        group = groups.group_by_id(db, run.group_id) if run.group_id is not None else None
-        if group is None or group.run_id is None or group.finished_at != run.finished_at:
-            return (run,)
-        group_run = runs.run_by_id(db, group.run_id)
-        return (run, group_run) if group_run is not None and group_run.status.final else (run,)
+    def read(db: Database) -> list[Run]:
+        return [told for run in queue.runs_of(db, run_ids) for told in (run, _group_run(db, run)) if told is not None]
 
     return store.read(read)
+
+
+def _group_run(db: Database, run: Run) -> Run | None:
+    group = groups.group_by_id(db, run.group_id) if run.group_id is not None else None
+    if group is None or group.run_id is None or group.finished_at != run.finished_at:
+        return None
+    found = runs.run_by_id(db, group.run_id)
+    return found if found is not None and found.status.final else None
 
 
 class QueueWatch:
