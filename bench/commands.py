@@ -1,4 +1,4 @@
-"""Commands a second: `/bin/true`, eight at a time, through the spawner and a keeper each."""
+"""Commands a second: `/bin/true`, eight at a time, by keepers that carry run after run."""
 
 import subprocess
 import time
@@ -12,7 +12,7 @@ from bench.scheduling import CLOCK, put_many, store_in
 from rota.engine.membership.control import wake
 from rota.operations.jobs import find_job
 
-TARGET = "≥ 250 `/bin/true` a second, 8 at a time"
+TARGET = "≥ 0.35 × subprocess.run: `/bin/true`, 8 at a time"
 COUNT = sized(500, 16)
 YAML = """
 scheduler: {concurrency: 8}

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,10 @@ class _NoProcesses:
 
     alive = staticmethod(alive)
 
+    def reserve(self, _count: int, _ended: object) -> tuple[()]:
+        """Have no keeper."""
+        return ()
+
 
 class Scheduling:
     """An engine at work on a store, on the running event loop."""
@@ -99,9 +103,9 @@ class Scheduling:
     def _take_released(self, run_id: str) -> None:
         self.engine.free_slot(run_id)
 
-    def _count(self, _run_id: str) -> None:
-        self.count += 1
-        if self.count == self._wanted:
+    def _count(self, run_ids: Sequence[str]) -> None:
+        before, self.count = self.count, self.count + len(run_ids)
+        if before < self._wanted <= self.count:
             self.ended.set()
 
     async def until(self, count: int) -> None:

@@ -100,8 +100,8 @@ Act = Callable[[Spawned], Awaitable[None]]
 
 def start_alone(spawned: Spawned) -> None:
     """Start the command without a scheduler: the keeper leaves its outcome in a file."""
-    spawned.gate.open()
-    spawned.gate.close()
+    spawned.open()
+    spawned.close()
 
 
 async def keep(launch: Launch, folder: Path, act: Act | None = None) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Project:
     async def outcome(self, name, *, stop_when=None):
         launch = prepare(replace(self.work, function=name), self.facts, self.around)
         spawned = await self.runner.launch(launch, self.around.folder)
-        spawned.gate.open()
+        spawned.open()
         if stop_when is not None:
             while not stop_when.exists():
                 await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.01)

@@ -46,7 +46,7 @@ def outcome_of(launch, state, act=None):
         runner = CommandRunner(spawner, state, slack=0.5)
         folder = runner.folder(RUN_ID)
         spawned = await runner.launch(launch, folder)
-        spawned.gate.open()
+        spawned.open()
         if act is not None:
             await act(runner, spawned)
         try:
@@ -181,7 +181,7 @@ def test_a_full_disk_is_not_the_fault_of_the_run(tmp_path):
 
 def test_stopping_what_is_gone_is_said_and_harmless(tmp_path):
     async def late(runner, spawned):
-        spawned.gate.close()
+        spawned.close()
         await wait_keeper(spawned.identity)
         assert not runner.stop(spawned.identity)
         assert not runner.stop(spawned.identity, at_once=True)
@@ -272,7 +272,7 @@ rest()
 
 def test_a_damaged_outcome_file_counts_as_none(tmp_path):
     async def damage(runner, spawned):
-        spawned.gate.close()
+        spawned.close()
         await wait_keeper(spawned.identity)
         (runner.folder(RUN_ID) / "outcome.json").write_text("{")
 
@@ -360,6 +360,46 @@ def test_the_files_of_a_run_are_closed_to_others(tmp_path):
         "params.json": 0o600, "output.0": 0o600,
     }  # fmt: skip
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("true", True),
+        ("exit 3", False),
+        ("echo x", False),
+        ('echo "{}" > "$FOLDER/result.json"', False),
+        ('chmod 640 "$FOLDER/params.json"', False),
+        ('ln "$FOLDER/params.json" "$FOLDER/../other"', False),
+        ('rm "$FOLDER/params.json"; ln -s /etc/hostname "$FOLDER/params.json"', False),
+        ('echo "[1, 2, 3]" > "$FOLDER/params.json"', True),
+        ('rm -r "$FOLDER"', False),
+    ],
+)
+def test_a_run_takes_over_the_folder_of_one_that_left_nothing_in_it(text, taken, tmp_path):
+    """A new name on a disk costs more than the rest of a start."""
+    ids = IdSource()
+
+    async def two():
+        spawner = Spawner()
+        runner = CommandRunner(spawner, tmp_path)
+        folders, places = [runner.folder(ids.new(datetime(2026, 11, 15, tzinfo=UTC))) for _ in range(2)], []
+        try:
+            for folder, written in zip(folders, (text, "true"), strict=True):
+                launch = shell(written, env={"FOLDER": str(folder)}, files={"params.json": '{"a":1}'})
+                spawned = await runner.launch(launch, folder)
+                places.append(folder.stat().st_ino)
+                assert (folder / "params.json").read_text() == '{"a":1}'
+                spawned.open()
+                await asyncio.wait_for(runner.outcome(folder, spawned.identity), LONGEST_WAIT)
+                runner.settle(spawned.identity, stored=True)
+        finally:
+            runner.close()
+        return places[0] == places[1], folders[0].exists()
+
+    same, left = asyncio.run(two())
+    assert same == taken
+    assert left == (not taken and "rm -r" not in text)
 
 
 @pytest.mark.parametrize(

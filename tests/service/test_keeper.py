@@ -49,8 +49,8 @@ def test_r01_a_gate_that_is_not_opened_never_runs_the_command(byte, tmp_path):
         async with spawner() as running:
             spawned = await running.spawn(launch_of("/bin/sh", "-c", f"touch {tmp_path}/ran"), tmp_path)
             if byte is not None:
-                spawned.gate._channel._end.send(byte)
-            spawned.gate.close()
+                spawned._channel._end.send(byte)
+            spawned.close()
             await wait_keeper(spawned.identity)
 
     asyncio.run(refuse())
@@ -298,7 +298,7 @@ async def main():
     spawner = Spawner()
     launch = launch_of("/bin/sh", "-c", "echo begun; read go < {folder}/go; echo done; exit 7")
     spawned = await spawner.spawn(launch, Path({folder!r}))
-    spawned.gate.open()
+    spawned.open()
     print(json.dumps([spawned.identity.boot_id, spawned.identity.pid, spawned.identity.start, spawner.pid]), flush=True)
     await asyncio.Event().wait()
 
@@ -510,7 +510,7 @@ def test_a_keeper_takes_run_after_run(tmp_path):
                 script = f"echo $N $OTHER > {folder}/said; pwd; exit {number}"
                 env = {"N": str(number)} | ({"OTHER": "first"} if number == 1 else {})
                 spawned = await running.spawn(launch_of("/bin/sh", "-c", script, env=env, cwd=str(folder)), folder)
-                spawned.gate.open()
+                spawned.open()
                 told = json.loads(await running.channel(spawned.identity).reply())
                 running.settle(spawned.identity)
                 seen.append((spawned.identity, told["exit_code"], (folder / "said").read_text().split()))
@@ -526,12 +526,67 @@ def test_a_keeper_takes_run_after_run(tmp_path):
     assert not list(tmp_path.rglob("outcome.json"))
 
 
+def test_a_reserved_keeper_takes_its_next_order_for_a_word_that_its_outcome_is_stored(tmp_path):
+    """R-28: the next run is stored with that outcome, so the keeper must neither hold nor write it any longer."""
+
+    async def two():
+        async with spawner() as running:
+            for name in ("one", "two"):
+                (tmp_path / name).mkdir()
+            spawned = await running.spawn(launch_of("/bin/sh", "-c", "exit 1"), tmp_path / "one")
+            assert running.reserve(2, [spawned.identity]) == []  # it has not answered
+            spawned.open()
+            await running.channel(spawned.identity).reply()
+            reserved = running.reserve(2, [spawned.identity])
+            running.settle(spawned.identity)  # stored, as is the start of the next run
+            following = running.spawn_reserved(launch_of("/bin/sh", "-c", "exit 2"), tmp_path / "two", reserved[0])
+            start_alone(following)
+            await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
+            return [spawned.identity] == reserved == [following.identity]
+
+    assert asyncio.run(two())
+    assert [path.parent.name for path in tmp_path.rglob("outcome.json")] == ["two"]
+    assert read(tmp_path / "two")["exit_code"] == 2
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_reserved_keeper_without_a_run_goes_back_or_leaves_with_its_outcome(claimed, tmp_path):
+    async def back():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/sh", "-c", "exit 1"), tmp_path)
+            spawned.open()
+            await running.channel(spawned.identity).reply()
+            reserved = running.reserve(1, [spawned.identity])
+            running.dismiss(spawned.identity)  # its claim decides
+            running.release(reserved, claimed=claimed)
+            running.settle(spawned.identity)
+            if claimed:
+                return running.reserve(1, []) == reserved
+            await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
+            return read(tmp_path)["exit_code"] == 1
+
+    assert asyncio.run(back())
+
+
+def test_a_long_order_comes_in_a_file_and_takes_no_reserved_keeper(tmp_path):
+    async def long():
+        async with spawner() as running:
+            launch = launch_of("/bin/sh", "-c", "exit ${#LONG}", env={"LONG": "x" * 100_000})
+            spawned = await running.spawn(launch, tmp_path)
+            spawned.open()
+            told = json.loads(await running.channel(spawned.identity).reply())
+            reserved = running.reserve(1, [spawned.identity])
+            return told["exit_code"], running.spawn_reserved(launch, tmp_path, reserved[0])
+
+    assert asyncio.run(long()) == (100_000 % 256, None)
+
+
 @pytest.mark.parametrize("how", ["signalled", "killed", "spawner lost"])
 def test_a_keeper_that_cannot_be_trusted_gets_no_other_run(how, tmp_path):
     async def again():
         async with spawner() as running:
             spawned = await running.spawn(launch_of("/bin/true"), tmp_path)
-            spawned.gate.open()
+            spawned.open()
             channel = running.channel(spawned.identity)
             await channel.reply()
             if how == "signalled":
@@ -547,7 +602,7 @@ def test_a_keeper_that_cannot_be_trusted_gets_no_other_run(how, tmp_path):
                 os.kill(spawned.identity.pid, signal.SIGKILL)
             await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
             other = await running.spawn(launch_of("/bin/sh", "-c", "exit 4"), tmp_path)
-            other.gate.open()
+            other.open()
             assert json.loads(await running.channel(other.identity).reply())["exit_code"] == 4
             return spawned.identity, other.identity
 
@@ -582,7 +637,7 @@ def test_the_specification_with_its_secrets_is_never_a_named_file(tmp_path):
             spawned = await running.spawn(launch_of("/bin/true", env={"TOKEN": "s3cret"}), tmp_path)
             assert os.listdir(tmp_path) == []
             assert "s3cret" not in " ".join(psutil.Process(spawned.identity.pid).cmdline())
-            spawned.gate.close()
+            spawned.close()
             await wait_keeper(spawned.identity)
 
     asyncio.run(look())

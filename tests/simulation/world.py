@@ -21,7 +21,7 @@ from rota.engine.transactions.finish import Finished
 from rota.model.clock import Clock
 from rota.model.errors import SpawnFailed
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, OverlapPolicy, Work
+from rota.model.spec import Condition, Kind, OverlapPolicy, Work
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.settings import SchedulerSettings, Settings
@@ -275,6 +275,7 @@ class Commands:
     def __init__(self, machine: Machine, life: Life) -> None:
         self._machine = machine
         self._life = life
+        self._claims = 0
 
     async def prepare(self, claimed: Claimed) -> Claimed:
         if self._machine.refuses(claimed.run.handle):
@@ -285,6 +286,18 @@ class Commands:
         if not self._life.alive:
             raise Crashed
         return self._machine.make(prepared, self._life)
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> Sequence[ProcessIdentity]:
+        """Have a keeper for each slot at every second claim, so that both ways of a start are played."""
+        self._claims += 1
+        return [ProcessIdentity("spare", number, self._claims) for number in range(count if self._claims % 2 else 0)]
+
+    def launch_reserved(self, claimed: Claimed, reserved: ProcessIdentity) -> Tree | None:
+        plain = claimed.spec.work.kind in (Kind.COMMAND, Kind.SHELL) and not self._machine.refuses(claimed.run.handle)
+        return self._machine.make(claimed, self._life) if plain and self._life.alive else None
+
+    def release(self, reserved: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        pass
 
     async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:
         tree = self._machine.trees.get(run_id)

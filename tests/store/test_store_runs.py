@@ -484,6 +484,18 @@ def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     assert [run.status for run in found] == [Status.DISPATCHED, Status.DISPATCHED, Status.RUNNING]
 
 
+def test_a_run_that_starts_with_its_claim_in_a_process_of_its_own_names_that_process_r_28(store):
+    job, holder = add_job(store), add_holder(store)
+    here, beside = [add_run(store, job) for _ in range(2)]
+    keeper = ProcessIdentity("boot", 4711, 99)
+    taken = [runs.ClaimedSlot(here.seq, 0, started=True), runs.ClaimedSlot(beside.seq, 1, True, keeper)]
+    store.write(lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW))
+    found = [store.read(lambda db, run=run: runs.execution_of_run(db, run.id)) for run in (here, beside)]
+    processes = [ProcessIdentity(one.boot_id, one.pid, one.pid_start) for one in found]
+    assert processes == [holder.identity, keeper]
+    assert [one.started_at for one in found] == [NOW, NOW]
+
+
 @pytest.mark.parametrize("wrong", ["it is taken already", "it is named twice", "it waits"])
 def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_come_into_its_slot_inv_003(
     store, wrong

@@ -154,7 +154,9 @@ class InProcessFunctions:
 
     def prepare(self, claimed: Sequence[Claimed]) -> None:
         """Prepare calls whose start is being stored; drop calls that were prepared before and never began."""
-        self._prepared = {one.run.id: Prepared(one, self._call(one)) for one in claimed if one.started}
+        self._prepared = {
+            one.run.id: Prepared(one, self._call(one)) for one in claimed if one.started and one.launched is None
+        }
 
     def begin(self, claimed: Claimed) -> None:
         """Start a function; its outcome is reported later."""

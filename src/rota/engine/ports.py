@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from rota.engine.transactions.claim import Claimed
+from rota.engine.transactions.claim import Claimed, Launched
 from rota.model.agents import Source
 from rota.model.chats import ChatMessage, Outgoing, Person
 from rota.model.notifications import DeliveryResult, Target
@@ -23,23 +23,6 @@ from rota.store.driver import Database
 T = TypeVar("T")
 
 
-class Launched(Protocol):
-    """A process that waits at its gate."""
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Which process it is."""
-        ...
-
-    def open(self) -> None:
-        """Start it."""
-        ...
-
-    def close(self) -> None:
-        """Send it away; it never begins."""
-        ...
-
-
 class Processes(Protocol):
     """Runs commands under keepers."""
 
@@ -49,6 +32,24 @@ class Processes(Protocol):
 
     async def launch(self, run_id: str, prepared: Any) -> Launched:
         """Start a process that waits at its gate."""
+        ...
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> Sequence[ProcessIdentity]:
+        """Reserve up to so many waiting processes for commands that start with their claim.
+
+        Those of `ended` runs, whose outcomes are about to be stored, come first.
+        """
+        ...
+
+    def launch_reserved(self, claimed: Claimed, reserved: ProcessIdentity) -> Launched | None:
+        """Return a reserved process at the gate of a command; None: the command needs the ordinary way.
+
+        Called inside of the claim, in the writer's thread.
+        """
+        ...
+
+    def release(self, reserved: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        """Give back reserved processes without a run; without knowing what was `claimed`, send them away."""
         ...
 
     async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:

@@ -1,13 +1,12 @@
 """Commands for the executor: the run's folder and surroundings found, keepers started, asked and stopped."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.engine.agents import prepare_agent, read_agent
@@ -40,25 +39,6 @@ SAID_LIMIT = 200
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class KeeperAtGate(Struct, frozen=True):
-    """A keeper that waits at its gate."""
-
-    spawned: Spawned
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Which process it is."""
-        return self.spawned.identity
-
-    def open(self) -> None:
-        """Start it."""
-        self.spawned.gate.open()
-
-    def close(self) -> None:
-        """Send it away; it never begins."""
-        self.spawned.gate.close()
-
-
 class KeeperProcesses:
     """Runs commands under keepers, in the folders of one project."""
 
@@ -79,6 +59,8 @@ class KeeperProcesses:
         self._runner = CommandRunner(Spawner(), settings.state)
         self._secrets: dict[str, tuple[str, ...]] = {}
         """The secrets of the agents that run: what their programs keep elsewhere no keeper sees."""
+        self._seen: Mapping[str, str] = {}
+        """The environment as the last claim found it: `os.environ` decodes each name at each look."""
 
     async def prepare(self, claimed: Claimed) -> Launch:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
@@ -94,12 +76,36 @@ class KeeperProcesses:
         slow = any(variable.secret in origins for variable in work.env)
         return await asyncio.to_thread(make) if slow else make()
 
-    async def launch(self, run_id: str, prepared: Launch) -> KeeperAtGate:
+    async def launch(self, run_id: str, prepared: Launch) -> Spawned:
         """Start a process that waits at its gate."""
-        launched = KeeperAtGate(await self._runner.launch(prepared, self._folder(run_id)))
+        launched = await self._runner.launch(prepared, self._folder(run_id))
         if prepared.secret and TASK in prepared.files:
             self._secrets[run_id] = tuple(sorted({prepared.env[name] for name in prepared.secret}))
         return launched
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> Sequence[ProcessIdentity]:
+        """Reserve up to so many keepers without a run; those of `ended` runs first."""
+        reserved = self._runner.reserve(count, ended)
+        if reserved:
+            self._seen = dict(self._environ)
+        return reserved
+
+    def launch_reserved(self, claimed: Claimed, reserved: ProcessIdentity) -> Spawned | None:
+        """Return a reserved keeper at the gate of a plain command; other work, and problems, take the ordinary way."""
+        work, folder = claimed.spec.work, self._folder(claimed.run.id)
+        plain = work.kind in (Kind.COMMAND, Kind.SHELL) and work.sandbox is None and work.env_file is None
+        if not plain or any(variable.secret is not None for variable in work.env):
+            return None
+        try:
+            around = surroundings_of(work, self._settings, folder=folder, environ=self._seen)
+            launch = prepare(work, run_facts(claimed), around)
+            return self._runner.launch_reserved(launch, folder, reserved)
+        except Exception:  # the ordinary way meets it again, and says it
+            return None
+
+    def release(self, reserved: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        """Give back reserved keepers that got no run; send them away if that is not known."""
+        self._runner.release(reserved, claimed=claimed)
 
     async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:
         """Wait until the process is gone and return how it ended."""
@@ -108,7 +114,7 @@ class KeeperProcesses:
             ended = await self._runner.outcome(folder, identity, work)
         finally:
             secrets = self._secrets.pop(run_id, ())
-        if (folder / TASK).exists():
+        if (work is None or work.agent is not None) and (folder / TASK).exists():
             ended = await asyncio.to_thread(read_agent, folder, ended, secrets)
         keeps = work is None or work.output is not OutputPolicy.NONE
         return ended if keeps or ended.result is None else replace(ended, result=None)

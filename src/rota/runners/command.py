@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,6 @@ from rota.model.spec import Condition, Kind, Names, OutputPolicy, Work
 from rota.model.states import Reason, Status
 from rota.rules.prompts import fill
 from rota.runners.environment import (
-    PARAMS_NAME,
     POLL_NAME,
     RESULT_NAME,
     RunFacts,
@@ -46,8 +46,8 @@ from rota.runners.output import (
     write_private,
 )
 from rota.runners.processes import TAG, kill_tagged, send_signal
-from rota.runners.redacting import FUNCTION
-from rota.runners.result import read_result, read_usage, storable
+from rota.runners.redacting import FUNCTION, PARAMS
+from rota.runners.result import Result, read_result, read_usage, storable
 from rota.runners.sandbox import NO_PATHS, FurtherPaths, cleanup_files, enclose, remove_left_container
 from rota.runners.spawn_client import Launch, Spawned, Spawner
 from rota.runners.watch import Watch, wait_keeper
@@ -179,7 +179,7 @@ def _launch(
 
 
 def _files(work: Work, run: RunFacts, surroundings: RunSurroundings, *, params: str, child: bool) -> dict[str, str]:
-    files = {PARAMS_NAME: params, **cleanup_files(work, run)}
+    files = {PARAMS: params, **cleanup_files(work, run)}
     if run.poll_data is not None:
         files[POLL_NAME] = _compact(run.poll_data)
     if child:
@@ -232,13 +232,13 @@ def _interpreter(python: str, project: Path) -> str:
 def working_folder(work: Work, run: RunFacts, surroundings: RunSurroundings) -> str:
     """Return the folder of a run with its placeholders filled; raise SpawnFailed if it is missing."""
     written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
-    folder = os.path.normpath(surroundings.project / written)
+    folder = os.path.normpath(os.path.join(surroundings.project, written))
+    if os.path.isdir(folder) and os.access(folder, os.X_OK):
+        return folder
     if not os.path.exists(folder):
         raise SpawnFailed(f"the folder {folder!r} of `cwd` does not exist", hint="create it, or correct `cwd`")
-    if not os.path.isdir(folder) or not os.access(folder, os.X_OK):
-        wrong = "cannot be entered" if os.path.isdir(folder) else "is a file"
-        raise SpawnFailed(f"the folder {folder!r} of `cwd` {wrong}", hint="correct `cwd`, or its mode")
-    return folder
+    wrong = "cannot be entered" if os.path.isdir(folder) else "is a file"
+    raise SpawnFailed(f"the folder {folder!r} of `cwd` {wrong}", hint="correct `cwd`, or its mode")
 
 
 def _check_program(program: str, cwd: str, path: str) -> None:
@@ -249,7 +249,7 @@ def _check_program(program: str, cwd: str, path: str) -> None:
     file = os.path.join(cwd, program.removeprefix("./"))
     if not os.path.exists(file):
         raise SpawnFailed(f"there is no program {file!r}", hint="a path with / is relative to `cwd`")
-    if not os.access(file, os.X_OK) or os.path.isdir(file):
+    if os.path.isdir(file) or not os.access(file, os.X_OK):
         raise SpawnFailed(f"{file!r} is not executable", hint=f"run `chmod +x {file}`, or name its interpreter")
 
 
@@ -266,6 +266,7 @@ def _find_on_path(program: str, cwd: str, path: str) -> None:
         raise SpawnFailed(f"no program {program!r} is on PATH {path!r}", hint=hint)
 
 
+SPARE_FOLDERS = 64
 SLACK_SECONDS = 5.0
 """How much later than its keeper the scheduler acts itself."""
 Ended = Mapping[str, Any]
@@ -289,6 +290,10 @@ class CommandRunner:
         self._slack = slack
         self._files = ThreadPoolExecutor(1, thread_name_prefix="rota-files")
         """Makes the folders of runs: a new name takes as long as the rest of a start, and waits for commits."""
+        self._bare: dict[ProcessIdentity, Path] = {}
+        """The folders of runs that succeeded and left nothing in them, until their ends are stored."""
+        self._spare: deque[Path] = deque(maxlen=SPARE_FOLDERS)
+        """Such folders, once the ends are stored: other runs take them over, as a new one costs ten times as much."""
         self._watches: dict[ProcessIdentity, Watch] = {}
         self._early: dict[ProcessIdentity, bool] = {}
         """Stops of keepers without a watch yet, and whether at once."""
@@ -302,8 +307,21 @@ class CommandRunner:
 
         SpawnFailed concerns this run, StorageFull all runs.
         """
-        await asyncio.get_running_loop().run_in_executor(self._files, _write_files, launch, folder)
+        await asyncio.get_running_loop().run_in_executor(self._files, self._write_files, launch, folder)
         return await self._spawner.spawn(launch, folder)
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
+        """Reserve up to so many keepers without a run; those of `ended` runs first."""
+        return self._spawner.reserve(count, ended)
+
+    def launch_reserved(self, launch: Launch, folder: Path, keeper: ProcessIdentity) -> Spawned | None:
+        """Give a short launch to a reserved keeper; the command waits for the gate. Called in any thread."""
+        self._write_files(launch, folder)
+        return self._spawner.spawn_reserved(launch, folder, keeper)
+
+    def release(self, reserved: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        """Give back reserved keepers that got no run; dismiss them if it is not known what was claimed."""
+        self._spawner.release(reserved, claimed=claimed)
 
     async def outcome(self, folder: Path, keeper: ProcessIdentity, work: Work | None = None) -> Outcome:
         """Wait for the outcome of a run; the folder's name is the run's id. `settle` gives the keeper back.
@@ -319,7 +337,10 @@ class CommandRunner:
             left = await asyncio.to_thread(kill_tagged, folder.name)
             await asyncio.to_thread(remove_left_container, folder)
             return _lost(left, overdue, timeout=timeout)
-        return to_outcome(ended, folder)
+        outcome = to_outcome(ended, folder)
+        if ended.get("bare") and outcome.status is Status.COMPLETED:
+            self._bare[keeper] = folder
+        return outcome
 
     async def _ended(
         self, keeper: ProcessIdentity, folder: Path, *, within: float | None, term_grace: float
@@ -342,7 +363,9 @@ class CommandRunner:
 
     def settle(self, keeper: ProcessIdentity, *, stored: bool) -> None:
         """Give a keeper back once its outcome is stored; otherwise it keeps the outcome in its file and leaves."""
+        folder = self._bare.pop(keeper, None)
         if stored:
+            self._spare.extend([] if folder is None else [folder])
             self._spawner.settle(keeper)
         else:
             self._spawner.dismiss(keeper)
@@ -356,7 +379,7 @@ class CommandRunner:
     ) -> Ended | None:
         """Run a command without a gate, in a folder of its own, and return what its keeper wrote, None for nothing."""
         spawned = await self.launch(launch, folder)
-        spawned.gate.open()
+        spawned.open()
         if begun is not None:
             begun(spawned.identity)
         try:
@@ -388,17 +411,24 @@ class CommandRunner:
         self._spawner.stop()
         self._files.shutdown(wait=False)
 
+    def _write_files(self, launch: Launch, folder: Path) -> None:
+        try:
+            if not self._take_spare(folder) or launch.errors_apart:
+                make_folder(folder / ERRORS if launch.errors_apart else folder)
+            for name, text in launch.files.items():
+                write_private(f"{folder}/{name}", text)
+        except OSError as error:
+            words = f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull(words, hint="free space on the disk of the state folder") from error
+            raise SpawnFailed(words, hint="check owner and mode of the state folder") from error
 
-def _write_files(launch: Launch, folder: Path) -> None:
-    try:
-        make_folder(folder / ERRORS if launch.errors_apart else folder)
-        for name, text in launch.files.items():
-            write_private(folder / name, text)
-    except OSError as error:
-        words = f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(words, hint="free space on the disk of the state folder") from error
-        raise SpawnFailed(words, hint="check owner and mode of the state folder") from error
+    def _take_spare(self, folder: Path) -> bool:
+        """Rename a spare folder to `folder`, and return whether there was one; one that is gone meanwhile is none."""
+        with suppress(IndexError, OSError):
+            os.rename(self._spare.pop(), folder)
+            return True
+        return False
 
 
 def read_ended(folder: Path) -> Ended | None:
@@ -501,7 +531,7 @@ def _exited(ended: Ended, folder: Path) -> Outcome:
     if ended["exit_code"] != 0:
         return _exited_badly(ended, folder)
     try:
-        result = read_result(folder / RESULT_NAME)
+        result = Result() if ended.get("bare") else read_result(folder / RESULT_NAME)
     except InvalidValue as error:
         return _failed(Reason.RESULT_INVALID, str(error), ended)
     succeeded = Outcome(

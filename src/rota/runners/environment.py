@@ -21,7 +21,7 @@ from rota.model.states import Trigger
 from rota.model.telemetry import TRACEPARENT, Signal, span_of, wanted_signals
 from rota.rules.prompts import PlaceholderValues, fill, write_param
 from rota.rules.schedule.timezone import zone
-from rota.runners.redacting import RESULT, Redactor
+from rota.runners.redacting import PARAMS, RESULT, Redactor
 from rota.runners.secret_origins import read_origin
 
 FILE_NAME = "secrets.env"
@@ -147,7 +147,6 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
 
 
 RESULT_NAME = RESULT
-PARAMS_NAME = "params.json"
 POLL_NAME = "poll.json"
 RESERVED = "ROTA_"
 _INHERITED = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "PATH")
@@ -256,15 +255,15 @@ def described(run: RunFacts, *, surroundings: RunSurroundings, params: str) -> d
         "SCHEDULED_FOR": iso(run.scheduled_for),
         "DATE": f"{run.scheduled_for.astimezone(zone(run.timezone)):%Y-%m-%d}",
         "TRIGGER": str(run.trigger),
-        "RESULT_FILE": str(surroundings.folder / RESULT_NAME),
+        "RESULT_FILE": f"{surroundings.folder}/{RESULT_NAME}",
         "PARAMS": params,
-        "PARAMS_FILE": str(surroundings.folder / PARAMS_NAME),
+        "PARAMS_FILE": f"{surroundings.folder}/{PARAMS}",
         "PROJECT_DIR": str(surroundings.project),
         "SCHEDULER_DIR": str(surroundings.root or surroundings.project),
         "STATE_DIR": str(surroundings.state),
     }
     if run.poll_data is not None:
-        values["POLL_FILE"] = str(surroundings.folder / POLL_NAME)
+        values["POLL_FILE"] = f"{surroundings.folder}/{POLL_NAME}"
     scalars = {name: value for name, value in run.params.items() if isinstance(value, str | bool | int | float)}
     values |= {f"PARAM_{name.upper()}": write_param(value) for name, value in scalars.items()}
     return {f"{RESERVED}{name}": value for name, value in values.items()}

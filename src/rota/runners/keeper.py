@@ -14,12 +14,13 @@ import os
 import select
 import signal
 import socket
+import stat
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rota import faults
-from rota.runners.redacting import FUNCTION, RESULT, Redactor, redact_file
+from rota.runners.redacting import FUNCTION, PARAMS, RESULT, Redactor, redact_file
 from rota.runners.tree import LINUX, descendants, groups, send, signal_once
 from rota.runners.writer import NONE, TAIL, BoundedWriter
 
@@ -46,7 +47,9 @@ CLEANUP = "cleanup.json"
 CLEANUP_LIMIT = 20.0
 ORDERS = (signal.SIGTERM, signal.SIGUSR1)
 ORDER = b"r"
-"""Carry the run whose specification is in the file that comes along."""
+"""Carry the run whose specification follows, or is in the file that comes along; the last outcome is stored."""
+MESSAGE_LIMIT = 1 << 16
+"""The size of the longest message."""
 STORED = b"s"
 """The last outcome is stored."""
 ACKNOWLEDGE_SECONDS = 10.0
@@ -114,10 +117,11 @@ def _carry_all(channel: socket.socket) -> int:
         if message == STORED:
             kept = None
             continue
-        if message != ORDER or file is None:
+        spec = _specification(message, file)
+        if spec is None:
             return 125 if kept is None else kept.store()
         faults.point("keeper.gate_passed")
-        kept, fresh = Keeper(file, woken), False
+        kept, fresh = Keeper(spec, woken), False
         kept.run()
         if kept.left or not kept.tell(channel):
             return kept.store()
@@ -140,10 +144,19 @@ def _next_message(channel: socket.socket, woken: int, *, unstored: bool, fresh: 
         if not ready or (_orders and not fresh):
             return b"", None
     try:
-        message, files, _, _ = socket.recv_fds(channel, 1, 1)
+        message, files, _, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 1)
     except OSError:
         return b"", None
     return message, files[0] if files else None
+
+
+def _specification(message: bytes, file: int | None) -> dict[str, Any] | None:
+    """Return the specification of an order; None for another message, or none."""
+    data = message[len(ORDER) :]
+    if file is not None:
+        data = os.pread(file, os.fstat(file).st_size, 0)
+        os.close(file)
+    return dict(json.loads(data)) if message.startswith(ORDER) and data else None
 
 
 def become_subreaper() -> None:
@@ -155,9 +168,8 @@ def become_subreaper() -> None:
 class Keeper:
     """One run from its order to its outcome."""
 
-    def __init__(self, spec_file: int, woken: int) -> None:
-        self.spec = json.loads(os.pread(spec_file, os.fstat(spec_file).st_size, 0))
-        os.close(spec_file)
+    def __init__(self, spec: dict[str, Any], woken: int) -> None:
+        self.spec = spec
         self.folder: str = self.spec["folder"]
         self.output = BoundedWriter(self.folder, self.spec["output"], limit=self.spec["output_limit"])
         self.why = "exited"
@@ -405,6 +417,8 @@ class Keeper:
 
     def _clean_up(self) -> None:
         """Run the command of the cleanup file, if there is one; without an answer in time the run is unkillable."""
+        if not self.contained:
+            return
         try:
             with open(os.path.join(self.folder, CLEANUP), "rb") as file:
                 argv = json.load(file)
@@ -441,6 +455,7 @@ class Keeper:
             "output_error": self.output.error,
             "truncated": self.output.truncated,
             "left": self.left,
+            "bare": is_bare(self.folder),
         }
         if self.checked_from is None or self.why in ("stopped", "unkillable"):
             return ended
@@ -498,6 +513,17 @@ class Keeper:
             shown = redact_file(os.path.join(self.folder, name), self.redactor)
             if shown is not None:
                 store(self.folder, name, shown)
+
+
+def is_bare(folder: str) -> bool:
+    """Return whether a folder has nothing but the file of the params, as the scheduler made them."""
+    try:
+        if os.listdir(folder) != [PARAMS]:
+            return False
+        made, params = os.lstat(folder), os.lstat(os.path.join(folder, PARAMS))
+    except OSError:
+        return False
+    return (made.st_mode, params.st_mode, params.st_nlink) == (stat.S_IFDIR | 0o700, stat.S_IFREG | 0o600, 1)
 
 
 def guard_of(spec: dict[str, Any]) -> "StreamGuard | None":

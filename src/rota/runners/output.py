@@ -79,14 +79,19 @@ def read_json(path: Path, *, needs: str | None = None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and (needs is None or needs in value) else None
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file with mode 0600."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(path, flags, 0o600)
+def write_private(path: Path | str, text: str) -> None:
+    """Write a file with mode 0600; one that has this text already is left as it is."""
+    data = text.encode("utf-8", "backslashreplace")
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        view = memoryview(text.encode("utf-8", "backslashreplace"))
-        while view:
-            view = view[os.write(file, view) :]
+        before = os.read(file, len(data) + 1)
+        if before == data:
+            return
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, data[written:], written)
+        if before:  # an empty file that is written and closed would be flushed to the disk
+            os.ftruncate(file, written)
     finally:
         os.close(file)
 

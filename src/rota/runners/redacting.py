@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 RESULT = "result.json"
+PARAMS = "params.json"
 FUNCTION = "function.json"
 """The exception of a Python function in its own process, written by `child.py`."""
 SHORTEST = 6

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from rota import faults
 from rota.model.errors import SpawnerLost, SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
-from rota.runners.keeper import ORDER, STORED
+from rota.runners.keeper import MESSAGE_LIMIT, ORDER, STORED
 from rota.runners.processes import boot_id, start_time
 from rota.runners.spawner import REPLY, REQUEST
 from rota.runners.tree import LINUX
@@ -67,6 +67,8 @@ class Channel:
         """Whether it may get another run: a keeper that got a signal may yet meet it."""
         self.answered = False
         """Whether it holds an outcome that is not stored."""
+        self.reserved = False
+        """Whether a claim may give it a run."""
         self._end = end
         self._closed = closed
         self._data = b""
@@ -89,21 +91,24 @@ class Channel:
         except OSError:
             return False
 
-    def order(self, spec: int) -> None:
-        """Hand a run over; that a keeper is gone shows in its reply."""
+    def order(self, order: bytes, file: int | None) -> None:
+        """Hand a run over, which says that the outcome before is stored; that a keeper is gone shows in its reply."""
+        self.reserved = self.answered = False
         self._reply = self._loop.create_future() if self._reply.done() and self.open else self._reply
         try:
-            socket.send_fds(self._end, [ORDER], [spec])
+            if file is None:
+                self._end.send(order)
+            else:
+                socket.send_fds(self._end, [order], [file])
         except OSError:
             self.close()
 
     async def reply(self) -> bytes | None:
         """Wait for the outcome of the run; None: the keeper is gone without one."""
-        return await asyncio.shield(self._reply)
+        return await self._reply
 
     def settle(self) -> None:
         """Answer the keeper that its outcome is stored."""
-        self.answered = False
         try:
             self._end.send(STORED)
         except OSError:
@@ -136,17 +141,19 @@ class Channel:
                 self._reply.set_result(reply)
 
 
-class Gate:
-    """Holds a run back until the pid of its keeper is committed."""
+class Spawned:
+    """A keeper without its order, which is the gate of a run: it is held back until the keeper's pid is committed."""
 
-    def __init__(self, channel: Channel, spec: int) -> None:
+    def __init__(self, channel: Channel, order: bytes, file: int | None) -> None:
+        self.identity = channel.identity
         self._channel = channel
-        self._spec: int | None = spec
+        self._order = order
+        self._file = file
 
     def open(self) -> None:
         """Start the command; the outcome of a keeper that is gone has the error."""
-        if self._spec is not None:
-            self._channel.order(self._spec)
+        if self._order:
+            self._channel.order(self._order, self._file)
             self._forget()
 
     def close(self) -> None:
@@ -155,16 +162,10 @@ class Gate:
         self._channel.close()
 
     def _forget(self) -> None:
-        if self._spec is not None:
-            os.close(self._spec)
-            self._spec = None
-
-
-class Spawned(Struct, frozen=True):
-    """A keeper that has no order yet."""
-
-    identity: ProcessIdentity
-    gate: Gate
+        self._order = b""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 class Spawner:
@@ -256,16 +257,44 @@ class Spawner:
 
     async def spawn(self, launch: Launch, folder: Path) -> Spawned:
         """Return a keeper for `launch` that waits for its order; its files go to `folder`."""
-        try:
-            spec = _spec_file(launch, folder)
-        except OSError as error:
-            raise _not_started(error) from error
+        order, file = _order(launch, folder), None
+        if not _fits(order):
+            try:
+                order, file = ORDER, _unnamed(order[len(ORDER) :])
+            except OSError as error:
+                raise _not_started(error) from error
         try:
             channel = self._take_idle() or await self._fork()
         except BaseException:
-            os.close(spec)
+            if file is not None:
+                os.close(file)
             raise
-        return Spawned(channel.identity, Gate(channel, spec))
+        return Spawned(channel, order, file)
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
+        """Reserve up to so many keepers: those that have answered for `ended` runs, then idle ones."""
+        answered = [channel for identity in ended if (channel := self._keepers.get(identity)) is not None]
+        taken = [channel for channel in answered if channel.answered and channel.reusable and not channel.reserved]
+        del taken[count:]
+        while len(taken) < count and (idle := self._take_idle()) is not None:
+            taken.append(idle)
+        for channel in taken:
+            channel.reserved = True
+        return [channel.identity for channel in taken]
+
+    def spawn_reserved(self, launch: Launch, folder: Path, keeper: ProcessIdentity) -> Spawned | None:
+        """Return a reserved keeper for `launch` that waits for its order, which must be short. Called in any thread."""
+        order = _order(launch, folder)
+        return Spawned(self._keepers[keeper], order, None) if _fits(order) else None
+
+    def release(self, keepers: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        """Give back reserved keepers that got no run; dismiss them if it is not known what was claimed."""
+        for channel in [channel for keeper in keepers if (channel := self._keepers.get(keeper)) is not None]:
+            channel.reserved = False
+            if not claimed:
+                channel.close()
+            elif not channel.answered:
+                self._rest(channel)
 
     def channel(self, keeper: ProcessIdentity) -> Channel | None:
         """Return the connection to a keeper, None if it is not ours."""
@@ -276,6 +305,11 @@ class Spawner:
         channel = self._keepers.get(keeper)
         if channel is None or not channel.answered:
             return
+        channel.answered = False
+        if not channel.reserved:  # an order says so too
+            self._rest(channel)
+
+    def _rest(self, channel: Channel) -> None:
         channel.settle()
         if not channel.reusable:
             channel.close()
@@ -289,7 +323,7 @@ class Spawner:
     def dismiss(self, keeper: ProcessIdentity) -> None:
         """Leave a keeper to itself: it stores the outcome in its file."""
         channel = self._keepers.get(keeper)
-        if channel is not None:
+        if channel is not None and not channel.reserved:
             channel.close()
 
     def _take_idle(self) -> Channel | None:
@@ -375,10 +409,19 @@ def _answer(reply: "asyncio.Future[tuple[int, int]]", answer: tuple[int, ...] | 
         reply.set_result((answer[0], answer[1]))
 
 
-def _spec_file(launch: Launch, folder: Path) -> int:
-    """Return an open file without a name that holds the keeper's orders: they contain secrets."""
+def _order(launch: Launch, folder: Path) -> bytes:
+    """Return the message that starts a launch."""
     spec = {name: getattr(launch, name) for name in launch.__struct_fields__ if name != "files"}
-    data = json.dumps({**spec, "env": dict(launch.env), "folder": str(folder)}).encode()
+    return ORDER + json.dumps({**spec, "env": dict(launch.env), "folder": str(folder)}).encode()
+
+
+def _fits(order: bytes) -> bool:
+    """Return whether an order fits in one message; streams have no messages."""
+    return LINUX and len(order) <= MESSAGE_LIMIT
+
+
+def _unnamed(data: bytes) -> int:
+    """Return an open file without a name that holds a specification, which contains secrets."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("rota", os.MFD_CLOEXEC)
     else:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, cast
@@ -277,6 +277,16 @@ class ScriptedProcesses:
         if not script.takes:
             process.end()
         return process
+
+    def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> Sequence[ProcessIdentity]:  # noqa: ARG002
+        """Reserve nothing: each command is launched on its own."""
+        return ()
+
+    def launch_reserved(self, claimed: Claimed, reserved: ProcessIdentity) -> None:
+        """Launch nothing."""
+
+    def release(self, reserved: Sequence[ProcessIdentity], *, claimed: bool) -> None:
+        """Keep nothing."""
 
     def _script(self, claimed: Claimed) -> Script:
         job, work = claimed.run.job, claimed.spec.work.agent

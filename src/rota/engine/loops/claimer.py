@@ -1,17 +1,27 @@
 """The loop that claims queued runs into free slots and notifies other machines."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
 from msgspec import Struct
 
-from rota.engine.loops.in_flight import Events, Slots
+from rota.engine.loops.in_flight import Events, InFlightRun, Slots
 from rota.engine.loops.loop import AGAIN, Pulse, StorageErrors
 from rota.engine.ports import Functions, Processes
-from rota.engine.transactions.claim import ClaimCache, Claimed, ClaimOwner, ask_claim, claim, slots_to_fill
+from rota.engine.transactions.claim import (
+    ClaimCache,
+    Claimed,
+    ClaimOwner,
+    Launched,
+    Launcher,
+    ask_claim,
+    claim,
+    slots_to_fill,
+)
 from rota.model.clock import Clock
+from rota.model.records import ProcessIdentity
 from rota.store.driver import Database, Store, WriteOptions
 
 LEAST_PAUSE = 1.0
@@ -63,6 +73,33 @@ class Claims(Struct, frozen=True):
 
 
 NOTHING_CLAIMED = Claims([], more=False)
+
+
+class _Keepers:
+    """The keepers that are reserved for one claim."""
+
+    def __init__(self, processes: Processes, ending: Mapping[ProcessIdentity, InFlightRun], *, count: int) -> None:
+        self._processes = processes
+        self._ending = ending
+        self._reserved = processes.reserve(count, list(ending))
+
+    def launcher(self) -> Launcher:
+        """Return what launches in them; one that holds an outcome is used if this transaction has written that."""
+        usable = [one for one in self._reserved if one not in self._ending or self._ending[one].written]
+
+        def launch(claimed: Claimed) -> Launched | None:
+            launched = self._processes.launch_reserved(claimed, usable[-1]) if usable else None
+            if launched is not None:
+                usable.pop()
+            return launched
+
+        return launch
+
+    def release(self, taken: Sequence[Claimed], *, claimed: bool) -> None:
+        """Give back those that the claim did not use."""
+        if self._reserved:
+            used = {one.launched.identity for one in taken if one.launched is not None}
+            self._processes.release([one for one in self._reserved if one not in used], claimed=claimed)
 
 
 class Claimer:
@@ -127,15 +164,16 @@ class Claimer:
         for slot in free:
             self._slots.take(slot, RESERVED)
         self._again = False
+        keepers = _Keepers(self._processes, dict(self._slots.ending), count=len(free))
         self._claiming = self._store.submit(
-            partial(self._claim, free=free, until=self.until, now=self._clock.now()),
+            partial(self._claim, free=free, until=self.until, now=self._clock.now(), keepers=keepers),
             WriteOptions(
                 prefetch=partial(self._ask, free=free),
                 on_precommit=self._foretell,
             ),
         )
         self._slots.filling = True
-        self._claiming.add_done_callback(partial(self._claimed, free=free))
+        self._claiming.add_done_callback(partial(self._claimed, free=free, keepers=keepers))
 
     def _foretell(self, claims: Claims) -> None:
         if any(claimed.started for claimed in claims.claimed):
@@ -149,21 +187,25 @@ class Claimer:
     def _ask(self, db: Database, *, free: Sequence[int]) -> None:
         ask_claim(db, self._holder, free, limit=self._portion, known=self._known)
 
-    def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
+    def _claim(
+        self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime, keepers: "_Keepers"
+    ) -> Claims:
         usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
         if usable is None:
             return NOTHING_CLAIMED
         alive = self._processes.alive
-        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known)
+        launch = keepers.launcher()
+        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known, launch=launch)
         return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
 
-    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
+    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int], keepers: "_Keepers") -> None:
         self._claiming, self._slots.filling = None, False
         self._slots.exclusive = self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
         for slot in free:
             self._slots.give_back(slot)
         error = None if future.cancelled() else future.exception()
         claims = NOTHING_CLAIMED if future.cancelled() or error is not None else future.result()
+        keepers.release(claims.claimed, claimed=not future.cancelled() and error is None)
         self._known.keep(claims.claimed)
         for claimed in claims.claimed:
             self._slots.take(claimed.slot, claimed.run.id)

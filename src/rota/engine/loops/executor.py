@@ -16,10 +16,10 @@ from rota.engine.loops.in_flight import Events, InFlightRun, OnExit, Recorded, R
 from rota.engine.loops.loop import StorageErrors, pause_for
 from rota.engine.loops.outputs import Outputs
 from rota.engine.loops.work_sources import Items
-from rota.engine.ports import Functions, Launched, Logins, Processes
+from rota.engine.ports import Functions, Logins, Processes
 from rota.engine.transactions import agents
 from rota.engine.transactions.budgets import charges, full, pass_windows, refuse_exceeded, reserve
-from rota.engine.transactions.claim import Claimed, ClaimOwner, start
+from rota.engine.transactions.claim import Claimed, ClaimOwner, Launched, start
 from rota.engine.transactions.direct_calls import give_up, put_back
 from rota.engine.transactions.finish import Finished, end_run
 from rota.engine.transactions.insert import demand_poll
@@ -94,12 +94,13 @@ class Executor:
         self.idle = False
         run, work = claimed.run, claimed.spec.work
         reserved = claimed.call is not None and claimed.call.reserves
+        launched = claimed.launched
         carried = InFlightRun(
             claimed,
             run.id,
             run.job_id,
             claimed.slot,
-            in_process=claimed.started or work.in_process,
+            in_process=launched is None and (claimed.started or work.in_process),
             direct=claimed.call is not None,
             reserved=reserved,
             phase=RunPhase.RUNNING if reserved or claimed.started else RunPhase.CLAIMED,
@@ -111,7 +112,10 @@ class Executor:
             self.outputs.begin(run.id)
         if reserved:
             return
-        if claimed.started:
+        if launched is not None:
+            if self._open(carried, launched):
+                carried.task = asyncio.get_running_loop().create_task(self._follow(carried, launched.identity))
+        elif claimed.started:
             self._functions.begin(claimed)
         else:
             carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
@@ -174,7 +178,8 @@ class Executor:
             if first:  # the code is the caller's: only its slot can be taken back
                 self._events.finished(Finished(run_id, carried.job_id, TAKEN_BACK))
         elif carried.process is not None:
-            self._processes.stop(carried.process, at_once=at_once)
+            if not carried.over:  # else its keeper may have the next run
+                self._processes.stop(carried.process, at_once=at_once)
             faults.point("stop.sent")
         elif carried.function_called:
             self._functions.stop(run_id)
@@ -472,9 +477,14 @@ class Executor:
         if not await self._start_at_gate(claimed, launched):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
+        carried.step(RunStep.RUN)
+        if self._open(carried, launched):
+            await self._follow(carried, launched.identity)
+
+    def _open(self, carried: InFlightRun, launched: Launched) -> bool:
+        """Start a command whose start is stored; return whether its end is awaited here."""
         faults.point("execute.start_committed")
         self._storage_errors.clear(STAGE)
-        carried.step(RunStep.RUN)
         carried.process = launched.identity
         launched.open()
         faults.point("execute.gate_opened")
@@ -483,8 +493,8 @@ class Executor:
         elif self._detaching:
             self._detach(carried.run_id)
             self._events.released(carried.run_id)
-            return
-        await self._follow(carried, launched.identity)
+            return False
+        return True
 
     async def _work_in_process(self, carried: InFlightRun, claimed: Claimed) -> None:
         if not await self._start(claimed, self._holder.identity):

@@ -133,6 +133,8 @@ class InFlightRun(Struct):
     """Whether its output goes into the database too."""
     work: Work | None = None
     """The activity of the run, if known."""
+    written: bool = False
+    """Whether its outcome is stored, or is with the commit of the open transaction."""
 
     @property
     def agent(self) -> bool:
@@ -197,6 +199,8 @@ class Slots:
         """Whether a claim is under way, which may bring runs."""
         self.exclusive = False
         """Whether outcomes are stored beside claims: a shared server with many slots and no other worker."""
+        self.ending: dict[ProcessIdentity, InFlightRun] = {}
+        """Commands whose outcomes are being stored: their keepers can take the runs of a claim in the same commit."""
         self._taken: dict[int, str] = {}
         self._shut = 0
 

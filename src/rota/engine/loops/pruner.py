@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
 PIECES_A_BATCH = 50
 YOUNG = timedelta(minutes=10)
+REMOVED = "."
+"""The prefix of a folder that is being removed."""
 WINDOW_RETENTION = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
 HOURS_KEPT = timedelta(days=60)
@@ -55,7 +58,7 @@ class Folder(Struct, frozen=True):
     @property
     def run_id(self) -> str:
         """The run it belongs to."""
-        return self.path.name
+        return self.path.name.removeprefix(REMOVED)
 
 
 class Pruner:
@@ -302,7 +305,7 @@ def _known(db: Database, *, run_ids: Sequence[str]) -> dict[str, OutputOwner]:
 
 def output_folders(state: Path) -> list[Folder]:
     """Return the output folders of all runs, oldest first."""
-    found = [path for path in (state / RUNS).glob("*/*") if is_id(path.name)]
+    found = [path for path in (state / RUNS).glob("*/*") if is_id(path.name.removeprefix(REMOVED))]
     return [Folder(path, _size(path)) for path in sorted(found, key=lambda path: path.name)]
 
 
@@ -360,9 +363,11 @@ def _too_old(
 
 
 def _remove(folders: Sequence[Path]) -> None:
+    """Remove folders, each under another name: a folder that a run takes over meanwhile stays."""
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
+        removed = folder.with_name(f"{REMOVED}{folder.name.removeprefix(REMOVED)}")
+        with suppress(OSError):
+            folder.rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
+        with suppress(OSError):
             folder.parent.rmdir()  # the day's folder, once it is empty
-        except OSError:
-            pass

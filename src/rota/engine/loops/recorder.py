@@ -173,9 +173,11 @@ class Recorder:
                     self._slots.give_back(carried.slot)
         self._kept.keep(kept)
         self._storing_aside = self._storing_aside or aside
+        commands = [carried for carried in left if carried is not None and carried.process is not None]
+        self._slots.ending |= {} if aside else {one.process: one for one in commands if one.process is not None}
         calls = {carried.run_id for carried in left if carried is not None and carried.direct}
         now = self._clock.now()
-        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, mode=mode, now=now)
+        record_all = partial(self._record, batch=batch, calls=calls, commands=commands, kept=kept, mode=mode, now=now)
         future = self._store.submit(record_all, WriteOptions(concurrent=aside))
         future.add_done_callback(partial(self._stored, batch, aside=aside))
         self._events.freed()
@@ -185,21 +187,32 @@ class Recorder:
         db: Database,
         *,
         batch: Sequence[Finished],
+        commands: Sequence[InFlightRun],
         calls: Collection[str],
         kept: Collection[str],
         mode: FinishMode,
         now: datetime,
     ) -> dict[str, Outcome]:
-        if not calls:
-            return finish(db, batch, mode, epoch=self._epoch, now=now, leaked=kept)
-        ended = [finished for finished in batch if finished.run_id in calls]
-        stored = record_calls(db, ended, epoch=self._epoch, now=now, kept=kept)
-        rest = [finished for finished in batch if finished.run_id not in calls]
-        return {**finish(db, rest, epoch=self._epoch, now=now, leaked=kept), **stored}
+        """Store outcomes, and note those that are written for a claim in the same transaction."""
+        for carried in commands:
+            carried.written = False
+        if calls:
+            ended = [finished for finished in batch if finished.run_id in calls]
+            stored = record_calls(db, ended, epoch=self._epoch, now=now, kept=kept)
+            rest = [finished for finished in batch if finished.run_id not in calls]
+            stored = {**finish(db, rest, epoch=self._epoch, now=now, leaked=kept), **stored}
+        else:
+            stored = finish(db, batch, mode, epoch=self._epoch, now=now, leaked=kept)
+        for carried in commands:
+            carried.written = carried.run_id in stored
+        return stored
 
     def _stored(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]", *, aside: bool) -> None:
         self._storing_aside = self._storing_aside and not aside
         error = None if future.cancelled() else future.exception()
+        for carried in (self._in_flight.get(finished.run_id) for finished in batch):
+            if carried is not None and carried.process is not None:
+                self._slots.ending.pop(carried.process, None)
         if error is not None:
             self._store_later(batch, error)
             return

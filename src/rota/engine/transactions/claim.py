@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -47,10 +47,27 @@ class ClaimOwner(Struct, frozen=True):
         return self.leased and caller.boot_id != self.identity.boot_id
 
 
+class Launched(Protocol):
+    """A process that waits at its gate."""
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Which process it is."""
+        ...
+
+    def open(self) -> None:
+        """Start it."""
+        ...
+
+    def close(self) -> None:
+        """Send it away; it never begins."""
+        ...
+
+
 class Claimed(NamedTuple):
     """A run in a slot, with its frozen definition. `started`: nothing stood before its start.
 
-    `call`: a direct call, which has no row of a run.
+    `call`: a direct call, which has no row of a run. `launched`: the process of a command whose start is stored.
     """
 
     run: runs.Candidate
@@ -60,6 +77,15 @@ class Claimed(NamedTuple):
     call: WaitingCall | None = None
     poll_data: Mapping[str, Any] | None = None
     brief: Brief = NO_BRIEF
+    launched: Launched | None = None
+
+
+Launcher = Callable[[Claimed], Launched | None]
+"""Returns a process for a command at its gate; None: there is none, or the command needs more before its start."""
+
+
+def no_launch(_claimed: Claimed) -> None:
+    """Launch nothing with a claim."""
 
 
 class ClaimCache(Struct):
@@ -101,11 +127,12 @@ def claim(
     alive: Alive = process_alive,
     until: datetime | None = None,
     known: ClaimCache | None = None,
+    launch: Launcher = no_launch,
 ) -> list[Claimed]:
     """Fill the free slots: with direct calls, then with the runs that come first.
 
     `until`: take only what was there by then, and nothing that stands behind what came later. `known`: what
-    earlier claims of this process met.
+    earlier claims of this process met. `launch`: makes the processes of commands that start with their claim.
     """
     known = known or ClaimCache()
     known.passed_over = False
@@ -120,7 +147,7 @@ def claim(
             return called
     known.plain = _is_plain(room, holder.takes)
     left = free[len(called) :]
-    queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until)
+    queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until, launch=launch)
     if known.plain and until is None and len(queued) < len(left):
         known.passed_over = runs.passed_over(db)
     return called + queued
@@ -178,14 +205,17 @@ def _claim_queued(
     known: Specs,
     now: datetime,
     until: datetime | None,
+    launch: Launcher,
 ) -> list[Claimed]:
     """Claim until the slots are full or the queue is empty; a run that is gone leaves its place to the next."""
     claimed: list[Claimed] = []
     spec_of = partial(_spec, db, known=known, read={})
     slots = iter(free)
+    claim_round = partial(
+        _claim_round, db, holder, slots, room=room, spec_of=spec_of, now=now, until=until, launch=launch
+    )
     while len(claimed) < len(free):
-        left = len(free) - len(claimed)
-        taken, gone = _claim_round(db, holder, slots, free=left, room=room, spec_of=spec_of, now=now, until=until)
+        taken, gone = claim_round(free=len(free) - len(claimed))
         claimed += taken
         if not gone:
             break
@@ -202,10 +232,11 @@ def _claim_round(
     spec_of: Callable[[runs.Candidate], JobSpec],
     now: datetime,
     until: datetime | None,
+    launch: Launcher,
 ) -> tuple[list[Claimed], bool]:
     """Claim the first runs; return whether some of them had expired or were taken by another process."""
     claimed: list[Claimed] = []
-    at_once: dict[tuple[int, bool], bool] = {}  # by definition: runs of one are many
+    at_once: dict[tuple[int, bool], tuple[bool, bool]] = {}  # by definition: runs of one are many
     gone = False
     for chosen in _chosen(db, room, holder.takes, free=free):
         run = chosen.run
@@ -224,8 +255,13 @@ def _claim_round(
         elif queue.take(db, chosen.draws):
             kind = (id(spec), run.forced)
             if kind not in at_once:
-                at_once[kind] = starts_at_once(spec, forced=run.forced)
-            claimed.append(Claimed(run, spec, next(slots), at_once[kind]))
+                starts, here = starts_at_once(spec, forced=run.forced), spec.work.in_process
+                at_once[kind] = starts and here, starts and not here
+            started, launches = at_once[kind]
+            one = Claimed(run, spec, next(slots), started)
+            if launches and (launched := launch(one)) is not None:
+                one = one._replace(started=True, launched=launched)
+            claimed.append(one)
     _take(db, claimed, holder, now=now)
     return claimed, gone
 
@@ -289,18 +325,23 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: ClaimOwner, *, now: 
     """Move the runs into their slots, all by one statement: one each costs more than the work itself."""
     if not claimed:
         return
-    slots = [runs.ClaimedSlot(one.run.seq, one.slot, one.started) for one in claimed]
+    slots = [
+        runs.ClaimedSlot(one.run.seq, one.slot, one.started, None if one.launched is None else one.launched.identity)
+        for one in claimed
+    ]
     runs.claim_runs(db, slots, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
     faults.point("claim.updated")
+    if any(one.launched is not None for one in claimed):
+        faults.point("claim.launched")
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
-    """Return whether nothing stands between claim and start: a function without gates that replaces no other.
+    """Return whether nothing stands between claim and start: a run without gates that replaces no other.
 
     An agent is given its brief in between.
     """
     gated = (spec.gates.conditions and not forced) or spec.gates.needs_poll or spec.budgets or spec.work.agent
-    return spec.work.in_process and not (gated or spec.ping) and spec.overlap.policy is not OverlapPolicy.REPLACE
+    return not (gated or spec.ping) and spec.overlap.policy is not OverlapPolicy.REPLACE
 
 
 def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: ProcessIdentity, now: datetime) -> bool:

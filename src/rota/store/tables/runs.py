@@ -107,11 +107,12 @@ class Owned(Struct, frozen=True):
 
 
 class ClaimedSlot(NamedTuple):
-    """A run and the slot that it takes. `started`: it has no gates and starts with the claim."""
+    """A run and the slot that it takes. `started`: it starts with the claim, in `process` or in this one."""
 
     seq: int
     slot: int
     started: bool
+    process: ProcessIdentity | None = None
 
 
 class RunState(Struct, frozen=True):
@@ -201,11 +202,18 @@ def chosen(db: Database, seqs: Sequence[int]) -> list[Candidate]:
 def claim_runs(db: Database, claimed: Sequence[ClaimedSlot], *, worker_id: str, epoch: int, now: datetime) -> int:
     """Move QUEUED runs into slots, as RUNNING if they start with the claim, else as DISPATCHED; return the number.
 
-    One that cannot be claimed refuses all.
+    A run that cannot be claimed refuses all.
     """
     running, dispatched = (STATES[Status.RUNNING][0], to_ms(now)), (STATES[Status.DISPATCHED][0], None)
-    items = [(run.seq, run.slot, *(running if run.started else dispatched)) for run in claimed]
-    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    items: list[tuple[int | None, ...]] = []
+    boot_id = None
+    for run in claimed:
+        item = (run.seq, run.slot, *(running if run.started else dispatched))
+        if run.process is not None:
+            item, boot_id = (*item, run.process.pid, run.process.start), run.process.boot_id
+        items.append(item)
+    values = {"worker_id": worker_id, "epoch": epoch, "boot_id": boot_id, "now": to_ms(now)}
+    changed = db.execute("run_claim", runs=write_json(items), **values)
     if changed != len(claimed):
         raise InvariantRefused(
             "no such transition", f"{len(claimed) - changed} of {len(claimed)} runs were not claimable"

@@ -13,10 +13,11 @@ FROM json_array_elements(CAST(:siblings AS json)) WITH ORDINALITY AS item (value
 -- name: run_claim
 -- CASE hides the condition from the planner: it would read all that is queued, believing that to be next to nothing, and join that.
 UPDATE live SET state = item.state, worker = (SELECT seq FROM worker WHERE id = :worker_id), slot = item.slot, epoch = :epoch,
-    first_dispatched_at = coalesce(first_dispatched_at, :now), started_at = item.started_at
+    first_dispatched_at = coalesce(first_dispatched_at, :now), started_at = item.started_at,
+    pid = item.pid, pid_start = item.pid_start, boot_id = CASE WHEN item.pid IS NOT NULL THEN CAST(:boot_id AS text) END
 FROM (
     SELECT CAST(value ->> 0 AS bigint) AS run, CAST(value ->> 1 AS bigint) AS slot, CAST(value ->> 2 AS bigint) AS state,
-        CAST(value ->> 3 AS bigint) AS started_at
+        CAST(value ->> 3 AS bigint) AS started_at, CAST(value ->> 4 AS bigint) AS pid, CAST(value ->> 5 AS bigint) AS pid_start
     FROM jsonb_array_elements(CAST(:runs AS jsonb))) AS item
 WHERE live.run = ANY (ARRAY(SELECT CAST(value ->> 0 AS bigint) FROM jsonb_array_elements(CAST(:runs AS jsonb)))) AND live.run = item.run
     AND CASE WHEN live.state = 1 THEN true ELSE false END

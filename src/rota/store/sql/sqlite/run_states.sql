@@ -6,8 +6,11 @@ FROM json_each(:siblings) AS item CROSS JOIN run ON run.id = item.value ->> 0
 
 -- name: run_claim
 UPDATE live SET state = item.state, worker = (SELECT seq FROM worker WHERE id = :worker_id), slot = item.slot, epoch = :epoch,
-    first_dispatched_at = coalesce(first_dispatched_at, :now), started_at = item.started_at
-FROM (SELECT value ->> 0 AS run, value ->> 1 AS slot, value ->> 2 AS state, value ->> 3 AS started_at FROM json_each(:runs)) AS item
+    first_dispatched_at = coalesce(first_dispatched_at, :now), started_at = item.started_at,
+    pid = item.pid, pid_start = item.pid_start, boot_id = iif(item.pid IS NULL, NULL, :boot_id)
+FROM (
+    SELECT value ->> 0 AS run, value ->> 1 AS slot, value ->> 2 AS state, value ->> 3 AS started_at, value ->> 4 AS pid, value ->> 5 AS pid_start
+    FROM json_each(:runs)) AS item
 WHERE live.run = item.run AND live.state = 1
 
 -- name: runs_to_finish
