@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rota.engine.membership.shutdown import Stop, Stopping
+from rota.testing.doubles import Script
 from rota.testing.scene import Scene
 from tests.engine.conftest import command
 
@@ -45,3 +46,13 @@ async def test_a_claim_under_way_is_waited_for_also_by_a_stop_without_grace(scen
     assert scene.engine.busy
     await Stopping().carry_out(Stop("grace", timedelta()), scene.engine)
     assert scene.told("backup") == [("QUEUED", None)]
+
+
+async def test_the_slots_that_a_claim_may_fill_do_not_count_as_taken(scene: Scene) -> None:
+    scene.declare(command("backup"))
+    scene.processes.scripts["backup"] = Script(timedelta(minutes=5))
+    scene.trigger("backup")
+    await scene.claim_now()
+    assert (scene.engine.slots.free(), scene.engine.slots.taken) == ([], 0)
+    await scene.settle()
+    assert scene.engine.slots.taken == 1

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from rota.engine.loops.in_flight import Events, InFlightRun, Slots
+from rota.engine.loops.in_flight import RESERVED, Events, InFlightRun, Slots
 from rota.engine.loops.loop import AGAIN, Pulse, StorageErrors
 from rota.engine.ports import Functions, Processes
 from rota.engine.transactions.claim import (
@@ -58,7 +58,6 @@ def _forget(future: "asyncio.Future[None]") -> None:
         future.exception()
 
 
-RESERVED = ""
 PASSED_OVER = 0.1
 """Seconds before runs that another transaction had locked are tried again."""
 ASIDE_FROM = 128

@@ -190,6 +190,10 @@ def handle_of(carried: InFlightRun) -> str:
     return carried.claimed.run.handle if carried.claimed else carried.run_id
 
 
+RESERVED = ""
+"""Holds a slot that a claim under way may fill."""
+
+
 class Slots:
     """Slots 0 … concurrency-1, and those beyond that adopted runs kept; claimer and recorder share them."""
 
@@ -232,7 +236,7 @@ class Slots:
     @property
     def taken(self) -> int:
         """How many slots hold a run."""
-        return len(self._taken)
+        return sum(holder != RESERVED for holder in self._taken.values())
 
 
 class Recorded(Struct, frozen=True):
