@@ -147,6 +147,14 @@ def test_the_month_shows_whole_weeks(ran: Site) -> None:
     assert next(found["datetime"] for found in page.all("time")) == "2026-10-26"
 
 
+def test_the_calendar_has_a_table_of_the_same_days(ran: Site) -> None:
+    page = ran.get("/ui/calendar?date=2026-11-16&as=table")
+    assert page.words.count("hello 03:00") == 7
+    assert "/ui/calendar?view=week&date=2026-11-09&as=table" in page.links
+    assert "/ui/calendar?view=week&date=2026-11-16" in page.links
+    assert "hello 1 completed, 1 failed" in ran.get("/ui/calendar?as=table").words
+
+
 def test_a_month_beyond_the_simulation_says_where_it_ends(site: Site) -> None:
     assert "Predicted until" in site.get("/ui/calendar?view=month&date=2027-03-01").words
     assert "Predicted until" not in site.get("/ui/calendar?view=month&date=2026-09-01").words

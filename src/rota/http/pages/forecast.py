@@ -184,6 +184,7 @@ def show_calendar(
     visit: VisitOf,
     shape: Annotated[Literal["week", "month"], Query(alias="view")] = "week",
     day: Annotated[str, Query(alias="date", pattern=r"^(\d{4}-\d\d-\d\d)?$")] = "",
+    shown: As = "",
 ) -> Response:
     """Show a week or a month: what ended on its past days, and what would fire on the coming ones."""
     today = visit.now.astimezone(known_zone(visit.zone)).date()
@@ -197,13 +198,17 @@ def show_calendar(
     ends = first + timedelta(days=days - 1)
     title = f"{chosen:%B %Y}" if shape == "month" else f"{first.day} {first:%B} to {ends.day} {ends:%B %Y}"
 
+    table = {"as": "table"} if shown else {}
+
     def show(most: int) -> Response:
         view = {
             "shape": shape,
             "title": title,
-            "before": visit.href(CALENDAR, view=shape, date=before.isoformat()),
-            "after": visit.href(CALENDAR, view=shape, date=after.isoformat()),
-            "now": visit.href(CALENDAR, view=shape) if not first <= today <= ends else "",
+            "as_table": bool(shown),
+            "to": visit.href(CALENDAR, view=shape, date=day, **({} if shown else {"as": "table"})),
+            "before": visit.href(CALENDAR, view=shape, date=before.isoformat(), **table),
+            "after": visit.href(CALENDAR, view=shape, date=after.isoformat(), **table),
+            "now": visit.href(CALENDAR, view=shape, **table) if not first <= today <= ends else "",
             "weekdays": WEEKDAYS,
             "days": [_cell(visit, one, chosen=chosen, today=today, shape=shape, most=most) for one in found.days],
             "prediction": found.prediction,
