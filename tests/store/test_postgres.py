@@ -20,8 +20,9 @@ from rota.engine.loops.loop import pause_for
 from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
 from rota.store.driver import WriteOptions
 from rota.store.postgres.pipeline import PipelineConnection, rows_of, statement
+from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.setup import is_made, open_postgres
-from rota.store.postgres.store import Listener
+from rota.store.postgres.store import VACUUM_AFTER, Listener, QueueVacuum
 from tests.postgres import lay_postgres, server_address, start_server
 from tests.proxy import Proxy
 from tests.service.serving import gone
@@ -159,6 +160,28 @@ def test_a_large_text_goes_through_a_small_pipe(store):
 
 
 # transactions
+
+
+def test_the_queue_is_vacuumed_after_many_claims(store, beside):
+    def claim(db):
+        db.counted["QUEUED", ""] = -VACUUM_AFTER // 2
+
+    def vacuums():
+        query = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'live'"
+        return beside.execute(query).fetchone()[0]
+
+    asyncio.run(submitted(store, claim))
+    assert "rota-vacuum" not in {thread.name for thread in threading.enumerate()}
+    asyncio.run(submitted(store, claim))
+    until(vacuums, what="a vacuum")
+
+
+def test_a_vacuum_that_fails_is_logged_and_the_next_one_is_tried(caplog):
+    vacuum = QueueVacuum(ConnectionPool("postgresql://127.0.0.1:1/none", now=lambda: NOW))
+    for _ in range(2):
+        vacuum.note({("QUEUED", ""): -VACUUM_AFTER})
+        vacuum.close()
+    assert caplog.text.count("queue not vacuumed") == 2
 
 
 def test_a_read_is_one_snapshot(store, beside):
