@@ -15,7 +15,7 @@ from rota.declare.keys import DEFAULTS, PROJECT, read_map
 from rota.declare.merge import Host, Shared
 from rota.declare.problems import shown
 from rota.declare.readers.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
-from rota.declare.readers.limits import WrittenAccount, WrittenSubscription, spends_of
+from rota.declare.readers.limits import spends_of
 from rota.declare.readers.people import people_problems
 from rota.declare.readers.secrets import placed
 from rota.declare.references import Findings, NamesOf
@@ -150,15 +150,16 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
 
 
 def _budgets(
-    written: Mapping[str, WrittenAccount | WrittenSubscription], origin: FileOrigin, *, findings: Findings, zone: str
+    written: Mapping[str, Account | Subscription], origin: FileOrigin, *, findings: Findings, zone: str
 ) -> dict[str, Account | Subscription]:
     found: dict[str, Account | Subscription] = {}
     for name, one in written.items():
-        if isinstance(one, WrittenSubscription):
-            found[name] = one.named(name)
-            continue
-        named = named_zone(one.timezone or zone, origin, findings=findings, key=("budgets", name, "timezone"))
-        found[name] = one.account(name, named)
+        budget = replace(one, name=name)
+        if isinstance(budget, Account):
+            key = ("budgets", name, "timezone")
+            place = named_zone(budget.timezone or zone, origin, findings=findings, key=key)
+            budget = replace(budget, timezone=place)
+        found[name] = budget
     return found
 
 

@@ -79,16 +79,12 @@ def bounds(number: int) -> tuple[int, int]:
     return low, low + (1 << doublings)
 
 
-def percentile(tally: Mapping[str, int], measure: str, share: float) -> timedelta | None:
+def length_at(buckets: Mapping[int, int], share: float) -> timedelta | None:
     """Return the length below which `share` of all lie, between the bounds of its bucket; None without any.
 
-    >>> percentile({"d35": 10, "d36": 10}, "d", 0.5)
+    >>> length_at({35: 10, 36: 10}, 0.5)
     datetime.timedelta(seconds=1, microseconds=24000)
     """
-    return _length_at(histogram(tally, measure), share)
-
-
-def _length_at(buckets: Mapping[int, int], share: float) -> timedelta | None:
     wanted = sum(buckets.values()) * share
     for number, count in sorted(buckets.items()):
         if wanted <= count:
@@ -347,7 +343,7 @@ def figures(tally: Mapping[str, int]) -> Figures:
     completed, failed, skipped, cancelled = map(found.count, LETTERS)
 
     def at(measure: str, share: float) -> timedelta | None:
-        return _length_at(found.buckets.get(measure, {}), share)
+        return length_at(found.buckets.get(measure, {}), share)
 
     used = found.used
     return Figures(

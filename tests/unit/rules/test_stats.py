@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from rota.model.states import Status, Trigger
-from rota.rules.stats import RunTimes, counted, figures, parts, percentile, reasons, run_tally, sum_of
+from rota.rules.stats import RunTimes, counted, figures, histogram, length_at, parts, reasons, run_tally, sum_of
 
 HOUR = 3_600_000
 NOON = 500_000 * HOUR
@@ -51,8 +51,8 @@ def test_figures_say_what_the_single_questions_say() -> None:
     assert (found.runs, found.skipped, found.late) == (10, 7, WHOLE["late"])
     assert found.failed == counted(WHOLE, Status.FAILED)
     assert found.success_rate == 6 / 9
-    assert found.duration_p50 == percentile(WHOLE, "d", 0.5)
-    assert found.duration_p95 == percentile(WHOLE, "d", 0.95)
+    assert found.duration_p50 == length_at(histogram(WHOLE, "d"), 0.5)
+    assert found.duration_p95 == length_at(histogram(WHOLE, "d"), 0.95)
     assert found.duration_p95 is not None
     assert found.duration_p95 > timedelta(hours=1)
     assert (found.usd, found.paid_runs, found.tokens) == (20, 1, 5)

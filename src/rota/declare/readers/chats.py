@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare.problems import JOB_NAME, BadValue, ProblemList, ask, choice, read_items, shown, wrong_type
@@ -30,33 +29,25 @@ _MEMBER = re.compile(r"[UW][A-Z0-9]{5,20}", re.ASCII)
 _JOB = re.compile(rf"(?:{JOB_NAME.pattern}/){{0,2}}{JOB_NAME.pattern}", re.ASCII)
 
 
-class WrittenChat(Struct, frozen=True):
-    """A chat as the file has it; empty secrets were not named."""
-
-    chat: str
-    token: str = ""
-    app_token: str = ""
-    users: tuple[str, ...] = ()
-    commands: ChatCommands = NO_COMMANDS
-    questions: bool = True
-    api_url: str = ""
+ChatFields = dict[str, Any]
+"""The written values of a chat, by the fields of a Target."""
 
 
-def read_telegram(value: Any) -> WrittenChat:
+def read_telegram(value: Any) -> ChatFields:
     """Return a chat of a Telegram bot: its number alone, or a map."""
     if not isinstance(value, Mapping):
-        return WrittenChat(_read_chat(value))
-    return _read(value, _TELEGRAM, needed=("chat",), hint=TELEGRAM_HINT)
+        return {"address": _read_chat(value)}
+    return _read(value, _TELEGRAM, needed=("address",), hint=TELEGRAM_HINT)
 
 
-def read_slack(value: Any) -> WrittenChat:
+def read_slack(value: Any) -> ChatFields:
     """Return a channel of a Slack app."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of keys", hint=SLACK_HINT)
-    return _read(value, _SLACK, needed=("chat", "token"), hint=SLACK_HINT)
+    return _read(value, _SLACK, needed=("address", "address_secret"), hint=SLACK_HINT)
 
 
-def _read(value: Any, readers: Mapping[str, Any], *, needed: Collection[str], hint: str) -> WrittenChat:
+def _read(value: Any, readers: Mapping[str, Any], *, needed: Collection[str], hint: str) -> ChatFields:
     with ProblemList() as problems:
         keys = read_keys(value, {key: read for key, (_, read) in readers.items()}, problems=problems, hint=hint)
         names = {key: field for key, (field, _) in readers.items()}
@@ -73,28 +64,18 @@ def _read(value: Any, readers: Mapping[str, Any], *, needed: Collection[str], hi
             problems.add(
                 Problem(text, "missing_value", at=("users",), hint="add `app_token: {secret: SLACK_APP_TOKEN}`")
             )
-        if "users" in value and str(found.get("chat", "")).startswith("@"):
+        if "users" in value and str(found.get("address", "")).startswith("@"):
             text = "cannot answer in a channel that is named by `@`"
             problems.add(Problem(text, "conflict", at=("users",), hint="write the number of a chat into `chat`"))
-    return WrittenChat(**found)
+    return found
 
 
-def with_chat(target: Target, written: WrittenChat, *, token: str) -> Target:
+def with_chat(target: Target, written: ChatFields, *, token: str) -> Target:
     """Return a target with its chat; `token` is the secret that is named beside a chat's number."""
-    if written.api_url:
-        read = partial(read_address, allow_private=target.allow_private)
-        ask(read, written.api_url, at=(target.channel.value, "api_url"))
-    default = BOT_TOKEN if target.channel is Channel.TELEGRAM else ""
-    return replace(
-        target,
-        address=written.chat,
-        address_secret=written.token or token or default,
-        app_secret=written.app_token,
-        users=written.users,
-        commands=written.commands,
-        questions=written.questions,
-        api_url=written.api_url,
-    )
+    if url := written.get("api_url"):
+        ask(partial(read_address, allow_private=target.allow_private), url, at=(target.channel.value, "api_url"))
+    usual = token or (BOT_TOKEN if target.channel is Channel.TELEGRAM else "")
+    return replace(target, **{"address_secret": usual, **written})
 
 
 def write_chat(target: Target) -> dict[str, Any]:
@@ -201,15 +182,15 @@ _BOTH: Mapping[str, tuple[str, Any]] = {
     "api_url": ("api_url", _read_url),
 }
 _TELEGRAM: Mapping[str, tuple[str, Any]] = {
-    "chat": ("chat", _read_chat),
-    "token": ("token", read_token),
+    "chat": ("address", _read_chat),
+    "token": ("address_secret", read_token),
     "users": ("users", _list_of(_matching(_NUMBER, "a person", hint=_USERS_HINT), most=MAX_USERS, what="people")),
     **_BOTH,
 }
 _SLACK: Mapping[str, tuple[str, Any]] = {
-    "channel": ("chat", _matching(_CHANNEL, "a channel", hint="write its ID, such as C0123456789, not its name")),
-    "bot_token": ("token", read_token),
-    "app_token": ("app_token", read_token),
+    "channel": ("address", _matching(_CHANNEL, "a channel", hint="write its ID, such as C0123456789, not its name")),
+    "bot_token": ("address_secret", read_token),
+    "app_token": ("app_secret", read_token),
     "users": ("users", _list_of(_matching(_MEMBER, "a person", hint=_MEMBERS_HINT), most=MAX_USERS, what="people")),
     **_BOTH,
 }

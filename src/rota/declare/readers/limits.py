@@ -6,8 +6,6 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from msgspec import Struct
-
 from rota.declare.problems import (
     BadValue,
     ProblemList,
@@ -192,21 +190,6 @@ _WORDS = {
 }
 
 
-class WrittenAccount(Struct, frozen=True):
-    """An account as it is written; without a zone it has the file's."""
-
-    unit: Unit
-    limit: int
-    per: Per
-    timezone: str | None
-    policy: Exceeded
-    estimate: int | None
-
-    def account(self, name: str, timezone: str) -> Account:
-        """Return the account, in a zone that is known by name."""
-        return Account(name, self.unit, self.limit, self.per, timezone, self.policy, self.estimate)
-
-
 def read_number(value: Any) -> Decimal:
     """Return a number as it is written: 0.1 is a tenth."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -227,17 +210,6 @@ def amount_of(number: Decimal, unit: Unit) -> int:
 
 
 _FINEST = {True: "the smallest amount is a millionth of a dollar", False: "write a whole number"}
-
-
-class WrittenSubscription(Struct, frozen=True):
-    """A budget of a subscription as it is written, without its name."""
-
-    keep: int
-    provider: str = ""
-
-    def named(self, name: str) -> Subscription:
-        """Return the budget under its name."""
-        return Subscription(name, self.keep, self.provider)
 
 
 SUBSCRIPTION_HINT = "write `{of: subscription, keep: 30%}`, with `provider: anthropic` for one provider"
@@ -269,19 +241,22 @@ def _read_keep(value: Any) -> int:
 _SUBSCRIPTION: Mapping[str, Reader] = {"of": _read_of, "provider": _read_provider, "keep": _read_keep}
 
 
-def read_budget(value: Any) -> WrittenAccount | WrittenSubscription:
-    """Return an entry of `budgets`: an account, or the part of a subscription that is kept for people."""
+def read_budget(value: Any) -> Account | Subscription:
+    """Return an entry of `budgets` without its name: an account, or the part of a subscription kept for people."""
     if not isinstance(value, Mapping) or "of" not in value:
         return read_account(value)
     with ProblemList() as problems:
         found = read_keys(value, _SUBSCRIPTION, problems=problems, hint=SUBSCRIPTION_HINT)
         if "keep" not in value and not problems.mistyped:
             problems.add(Problem("has no `keep`", "missing_value", hint=_KEEP))
-    return WrittenSubscription(found["keep"], found.get("provider", ""))
+    return Subscription("", found["keep"], found.get("provider", ""))
 
 
-def read_account(value: Any) -> WrittenAccount:
-    """Return an account: a limit of one unit per window, and the policy for runs beyond it."""
+def read_account(value: Any) -> Account:
+    """Return an account without its name: a limit of one unit per window, and the policy for runs beyond it.
+
+    Its zone is empty where none is written.
+    """
     with ProblemList() as problems:
         found = read_keys(value, _ACCOUNT, problems=problems, hint=ACCOUNT_HINT, words=_WORDS)
         units = _counted(value, problems)
@@ -291,7 +266,7 @@ def read_account(value: Any) -> WrittenAccount:
             with problems.below(key):
                 found |= {key: reader(units[0], found[key])} if key in found else {}
     unit, estimate, policy = units[0], found.get("estimate"), found.get("policy", Exceeded.DEFER)
-    account = WrittenAccount(unit, found[unit], found["per"], found.get("timezone"), policy, estimate)
+    account = Account("", unit, found[unit], found["per"], found.get("timezone", ""), policy, estimate)
     if too_dear(account, estimate):
         raise _too_dear(account, estimate, at=("estimate",))
     return account
@@ -320,14 +295,14 @@ def estimate_in(unit: Unit, number: Decimal) -> int:
     return amount_of(number, unit)
 
 
-def too_dear(account: Account | WrittenAccount, estimate: int | None) -> bool:
+def too_dear(account: Account, estimate: int | None) -> bool:
     """Return whether an estimate is more than an account ever has: such a run would wait for ever."""
     return estimate is not None and estimate > account.limit and account.policy is not Exceeded.WARN
 
 
-def _too_dear(account: Account | WrittenAccount, estimate: int | None, *, at: KeyPath) -> BadValue:
+def _too_dear(account: Account, estimate: int | None, *, at: KeyPath) -> BadValue:
     limit, wanted = say_amount(account.limit, account.unit), say_amount(estimate or 0, account.unit)
-    whose = f" of {shown(account.name)}" if isinstance(account, Account) else ""
+    whose = f" of {shown(account.name)}" if account.name else ""
     message = f"{wanted} is more than the whole limit{whose}, {limit}"
     return BadValue(message, code="out_of_range", hint="lower it, or raise the limit", at=at)
 
