@@ -63,43 +63,44 @@ class Variable(Struct, frozen=True):
     value: str
 
 
-class Crontab(Struct, frozen=True):
+class Crontab(Struct):
     """A crontab that was read whole; `first` are the variables set before the first entry."""
 
-    entries: tuple[CrontabEntry, ...]
-    variables: tuple[Variable, ...]
-    first: Mapping[str, str]
-    header: tuple[str, ...] = ()
-    footer: tuple[str, ...] = ()
-    disabled: tuple[int, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    entries: list[CrontabEntry] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    first: Mapping[str, str] = field(default_factory=dict)
+    header: list[str] = field(default_factory=list)
+    footer: list[str] = field(default_factory=list)
+    disabled: list[int] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     """The lines that cannot be read."""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The variables so far."""
+        return {variable.name: variable.value for variable in self.variables}
 
 
 def read_crontab(content: bytes, *, file: str, system: bool = False) -> Crontab:
     """Return the lines of a crontab; raise FileProblems if it is no text."""
     if len(content) > SIZE_LIMIT:
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint="a crontab is never that large")])
-    reading = _CrontabReader(file, system=system)
+    reader = _CrontabReader(file, system=system)
     text = decode(content, file, hint="convert it first: iconv -f latin1 -t utf-8")
     for number, line in enumerate(text.split("\n"), start=1):
-        reading.line(number, line.rstrip("\r"))
-    return reading.result()
+        reader.line(number, line.rstrip("\r"))
+    if not reader.found.entries:
+        reader.found.first = reader.found.values
+    return reader.found
 
 
 class _CrontabReader:
-    """One pass over the lines; collects problems."""
+    """One pass over the lines. The comments in `found.footer` are about the next entry, if one comes."""
 
     def __init__(self, file: str, *, system: bool) -> None:
         self.file = file
         self.system = system
-        self.problems: list[Problem] = []
-        self.entries: list[CrontabEntry] = []
-        self.variables: list[Variable] = []
-        self.first: dict[str, str] = {}
-        self.header: list[str] = []
-        self.pending: list[str] = []
-        self.disabled: list[int] = []
+        self.found = Crontab()
 
     def line(self, number: int, line: str) -> None:
         """Take one line in."""
@@ -107,39 +108,24 @@ class _CrontabReader:
         if text.startswith("#"):
             self._comment(number, text[1:].strip())
         elif not text:
-            if not self.entries:  # the comments before a gap are about the file
-                self.header, self.pending = [*self.header, *self.pending], []
+            if not self.found.entries:
+                self._end_header()
         elif found := _VARIABLE.fullmatch(line):
-            self._variable(Variable(number, _unquoted(found["name"]), _unquoted(found["value"])))
+            self._end_header()
+            self.found.variables.append(Variable(number, _unquoted(found["name"]), _unquoted(found["value"])))
         else:
             self._entry(number, line)
 
-    def result(self) -> Crontab:
-        """Return the entries, and the lines that cannot be read."""
-        first = self.first if self.entries else self._variables()
-        return Crontab(
-            tuple(self.entries),
-            tuple(self.variables),
-            first,
-            header=tuple(self.header),
-            footer=tuple(self.pending),
-            disabled=tuple(self.disabled),
-            problems=tuple(self.problems),
-        )
-
-    def _variables(self) -> dict[str, str]:
-        return {variable.name: variable.value for variable in self.variables}
-
-    def _variable(self, variable: Variable) -> None:
-        self.header += self.pending
-        self.pending = []
-        self.variables.append(variable)
+    def _end_header(self) -> None:
+        """Keep the comments so far as those of the file."""
+        self.found.header += self.found.footer
+        self.found.footer = []
 
     def _comment(self, number: int, text: str) -> None:
         if _is_entry(text, system=self.system):
-            self.disabled.append(number)
+            self.found.disabled.append(number)
         elif text:
-            self.pending.append(text)
+            self.found.footer.append(text)
 
     def _entry(self, number: int, line: str) -> None:
         begin = len(line) - len(line.lstrip())
@@ -154,12 +140,11 @@ class _CrontabReader:
         user, rest, at = self._user(rest, at) if self.system else ("", rest, at)
         if cron is None or not self._is_command(number, at, rest):
             return
-        if not self.entries:
-            self.first = self._variables()
-        command, stdin = split_percent(rest)
-        entry = CrontabEntry(number, cron, command, stdin, user, self._variables(), tuple(self.pending))
-        self.entries.append(entry)
-        self.pending = []
+        found, (command, stdin) = self.found, split_percent(rest)
+        if not found.entries:
+            found.first = found.values
+        found.entries.append(CrontabEntry(number, cron, command, stdin, user, found.values, tuple(found.footer)))
+        found.footer = []
 
     def _cron(self, number: int, column: int, fields: str) -> str | None:
         if fields.lower() == REBOOT:
@@ -168,7 +153,7 @@ class _CrontabReader:
             check_cron(fields)
             return " ".join(fields.split())
         except InvalidCron as error:
-            self.problems.append(Problem(error.message, error.code, self.file, number, column, hint=error.hint))
+            self.found.problems.append(Problem(error.message, error.code, self.file, number, column, hint=error.hint))
             return None
 
     def _user(self, rest: str, at: int) -> tuple[str, str, int]:
@@ -194,7 +179,7 @@ class _CrontabReader:
         return True
 
     def _wrong(self, line: int, column: int, message: str, *, hint: str) -> None:
-        self.problems.append(Problem(message, "crontab_line", self.file, line, column, hint=hint))
+        self.found.problems.append(Problem(message, "crontab_line", self.file, line, column, hint=hint))
 
 
 def split_percent(text: str) -> tuple[str, str | None]:
@@ -298,7 +283,7 @@ def translate(crontab: Crontab, timezone: str, *, system: bool = False) -> Trans
         by_hand=tuple(sorted(by_hand, key=lambda remark: remark.line)),
         left_out=tuple(sorted(left_out, key=lambda remark: remark.line)),
         header=(*crontab.header, *mail),
-        footer=crontab.footer,
+        footer=tuple(crontab.footer),
     )
 
 
