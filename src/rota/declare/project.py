@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rota.declare import entries, references
@@ -112,31 +112,20 @@ class _Content(Struct, frozen=True):
     jobs: tuple[JobSpec, ...]
 
 
-class ReadOptions(Struct, frozen=True):
-    """The facts with which all files of a project are read.
-
-    Without `imports` no module is run: names are looked up in their source. `modules` gets the modules that a file
-    names, `calendars` the calendar files. `edited` files are read in place of those on the disk.
-    """
-
-    environment: Mapping[str, str]
-    functions: FunctionFinder | None = None
-    interpreter: references.FinderOf | None = None
-    calendars: MutableMapping[Path, Stamp | None] = field(default_factory=dict)
-    imports: bool = True
-    modules: MutableMapping[str, None] = field(default_factory=dict)
-    edited: Mapping[Path, bytes] = NOT_EDITED
-
-
 def read_file(
-    options: ReadOptions, one: Included, document: Document, *, state: Path | None = None, host: Host | None = None
+    options: references.ReadOptions,
+    one: Included,
+    document: Document,
+    *,
+    state: Path | None = None,
+    host: Host | None = None,
 ) -> FileRead:
     """Return one file with its parts, as far as it is right; `host` where it is an included project."""
     patterns = patterns_of(document)
     found = find_included(patterns, one.path, home=home_of(options.environment), base=host.folder if host else None)
     findings = references.Findings(join_parts(document, found.parts, edited=options.edited))
     content = _read_content(findings, FileOrigin(one.folder, options.environment, host), options, state=state)
-    known = _look_up(findings, content.settings, options)
+    known = references.look_up(findings, content.settings, options)
     options.modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
     findings.tell((), [*found.problems, *known.problems])
     jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
@@ -156,13 +145,13 @@ def read_file(
 
 
 def _read_content(
-    findings: references.Findings, origin: FileOrigin, options: ReadOptions, *, state: Path | None
+    findings: references.Findings, origin: FileOrigin, options: references.ReadOptions, *, state: Path | None
 ) -> _Content:
     """Read the sections, then what every job is seen against, then the jobs."""
     written = entries.bodies_of("agents", findings)
     sections = read_sections(findings)
     settings, shared = read_settings(sections, origin, findings=findings, state=state)
-    registered = references.known_agents(settings, options.functions, imports=options.imports)
+    registered = references.known_agents(settings, options)
     findings.agents_known = registered is not None
     bodies = with_registered(written, registered or {})
     calendars = Calendars(origin.place, options.calendars)
@@ -174,15 +163,6 @@ def _read_content(
     poll = entries.read_poll(sections.get("poll"), defaults, findings=findings)
     right = tuple(agent for agent in agents.values() if agent is not None)
     return _Content(replace(settings, quiet=defaults.quiet), shared, right, (*poll, *scheduled, *jobs))
-
-
-def _look_up(findings: references.Findings, settings: Settings, options: ReadOptions) -> references.LookedUp:
-    """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
-    if settings.python in findings.lost:
-        return references.LookedUp()
-    mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
-    functions, interpreter = options.functions, options.interpreter
-    return references.look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=options.imports)
 
 
 def _unpolled(
@@ -244,7 +224,7 @@ def read_project(
         edited = {**edited, (inner / FILE_NAME if inner else one.path): content}
     document = parse(edited[one.path]) if one.path in edited else load(one.path)
     looked_at, named = {} if calendars is None else calendars, {} if modules is None else modules
-    options = ReadOptions(environment, functions, interpreter, looked_at, imports, named, edited)
+    options = references.ReadOptions(environment, functions, interpreter, looked_at, imports, named, edited)
     main = read_file(options, one, document, state=state)
     host = _host_of(main)
     projects = [_read_included(found, host, options) for found in main.found.projects]
@@ -302,7 +282,7 @@ def read_given(
     `functions` is asked for the names of this process, `interpreter` for those of others.
     """
     one = Included(folder / FILE_NAME, FILE_NAME)
-    found = read_file(ReadOptions(environment, functions, interpreter), one, document_of(data), state=state)
+    found = read_file(references.ReadOptions(environment, functions, interpreter), one, document_of(data), state=state)
     if found.problems:
         raise JobProblems(found.problems)
     settings = _with_agents(found.settings, found.jobs)
@@ -324,7 +304,7 @@ def read_further(
     The file's other jobs are not looked at; raise JobProblems with all problems of this one and of the sections.
     """
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
-    options = ReadOptions(environment, interpreter=interpreter, imports=imports)
+    options = references.ReadOptions(environment, interpreter=interpreter, imports=imports)
     jobs = {name: dict(keys)}
     found = read_file(options, one, _with_jobs(load(one.path), {} if inner else jobs))
     if inner is not None:
@@ -353,7 +333,7 @@ def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
     return replace(settings, pools={**settings.pools, **{pool: size for one in working for pool, size in one.items()}})
 
 
-def _read_included(one: Included, host: Host, options: ReadOptions) -> FileRead | LeftOut:
+def _read_included(one: Included, host: Host, options: references.ReadOptions) -> FileRead | LeftOut:
     content = options.edited.get(one.path)
     try:
         document = load(one.path, named=one.file) if content is None else parse(content, one.file)

@@ -1,12 +1,14 @@
 """References between jobs, pools, agents and targets of a file."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rota.declare.include import NOT_EDITED
 from rota.declare.jobs import JobDefaults, interpreter_of
 from rota.declare.module_source import SourceFinder
 from rota.declare.problems import shown
@@ -18,7 +20,7 @@ from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import JobSpec, Names, SourceKind
 from rota.rules.power import condition_name
 from rota.rules.prompts import result_jobs
-from rota.settings import Settings
+from rota.settings import Settings, Stamp
 
 FinderOf = Callable[[str, Settings], FunctionFinder]
 """Makes a finder for another interpreter from its path and the project."""
@@ -81,52 +83,61 @@ class LookedUp(Struct, frozen=True):
     names: NamesOf = field(default_factory=dict)
 
 
-def known_agents(
-    settings: Settings, functions: FunctionFinder | None, *, imports: bool = True
-) -> Mapping[str, RegisteredAgent] | None:
+class ReadOptions(Struct, frozen=True):
+    """The facts with which all files of a project are read.
+
+    Without `imports` no module is run: names are looked up in their source. `modules` gets the modules that a file
+    names, `calendars` the calendar files. `edited` files are read in place of those on the disk.
+    """
+
+    environment: Mapping[str, str]
+    functions: FunctionFinder | None = None
+    """Is asked for all names; where there is an `interpreter` too, only for those of this process."""
+    interpreter: FinderOf | None = None
+    calendars: MutableMapping[Path, Stamp | None] = field(default_factory=dict)
+    imports: bool = True
+    modules: MutableMapping[str, None] = field(default_factory=dict)
+    edited: Mapping[Path, bytes] = NOT_EDITED
+
+
+def known_agents(settings: Settings, options: ReadOptions) -> Mapping[str, RegisteredAgent] | None:
     """Return the Python functions of this process that are agents; None where a module fails.
 
-    Functions of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
+    Functions of another interpreter cannot be called from here.
     """
-    if functions is None and settings.python is None:
-        finder = ImportingFinder if imports else SourceFinder
+    if options.functions is None and settings.python is None:
+        finder = ImportingFinder if options.imports else SourceFinder
         return finder(settings.folder, settings.imports).agents()
-    return functions.agents() if isinstance(functions, RegisteredFinder) else {}
+    return options.functions.agents() if isinstance(options.functions, RegisteredFinder) else {}
 
 
-def look_up(
-    mentions: Sequence[Mention],
-    settings: Settings,
-    *,
-    functions: FunctionFinder | None,
-    interpreter: FinderOf | None,
-    imports: bool = True,
-) -> LookedUp:
+def look_up(findings: "Findings", settings: Settings, options: ReadOptions) -> LookedUp:
     """Look up each name; return a problem for each module that cannot be imported and each unknown name.
 
-    `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process. Without
-    `imports` the source of the modules is read, and none of them is run.
+    An interpreter that is not there is not asked.
     """
+    if settings.python in findings.lost:
+        return LookedUp()
+    mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
     problems: list[Problem] = []
     names: dict[str | None, Names] = {}
     for python in dict.fromkeys((settings.python, *(mention.python for mention in mentions))):
         theirs = [mention for mention in mentions if mention.python == python]
-        told_apart = functions is None or (python is not None and interpreter is not None)
-        finder = _finder(python, settings, interpreter, imports=imports) if told_apart else functions
+        finder = _finder(python, settings, options)
         if finder is not None and (theirs or settings.imports or python is None):
             names[python], wrong = _ask(finder, theirs, settings=settings)
             problems += wrong
     return LookedUp(tuple(dict.fromkeys(problems)), names)
 
 
-def _finder(
-    python: str | None, settings: Settings, interpreter: FinderOf | None, *, imports: bool
-) -> FunctionFinder | None:
-    if not imports:
+def _finder(python: str | None, settings: Settings, options: ReadOptions) -> FunctionFinder | None:
+    if options.functions is not None and (python is None or options.interpreter is None):
+        return options.functions
+    if not options.imports:
         return SourceFinder(settings.folder, settings.imports, elsewhere=python is not None)
     if python is None:
         return ImportingFinder(settings.folder, settings.imports)
-    return interpreter(python, settings) if interpreter else None
+    return options.interpreter(python, settings) if options.interpreter else None
 
 
 def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Problem]]:
