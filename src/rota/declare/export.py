@@ -566,10 +566,8 @@ def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
     for insertion in _candidates(content.decode("utf-8"), document, name=name, keys=keys):
         if _reads_as(insertion.content, wanted):
             return insertion
-    raise InvalidValue(
-        f"{FILE_NAME} has a form into which no job can be inserted",
-        hint=f"add these lines by hand, under `jobs:`:\n{lines}",
-    )
+    hint = f"add these lines by hand, under `jobs:`:\n{lines}"
+    raise InvalidValue(f"{FILE_NAME} has a form into which no job can be inserted", hint=hint)
 
 
 def _reads_as(content: bytes, wanted: Mapping[str, Any]) -> bool:

@@ -79,10 +79,8 @@ def replace_lines(content: bytes, old: JobLines, text: str, *, file: str) -> byt
     if alone.problems:
         raise FileProblems([_placed(problem, old) for problem in alone.problems])
     if list(alone.data) != [name]:
-        raise InvalidValue(
-            f"the lines must declare {name!r} and nothing else",
-            hint="a job keeps its history under its name; rename or add jobs in the file",
-        )
+        hint = "a job keeps its history under its name; rename or add jobs in the file"
+        raise InvalidValue(f"the lines must declare {name!r} and nothing else", hint=hint)
     lines = split_lines(content.decode("utf-8"))
     newline = "\r\n" if lines[old.line - 1].endswith("\r\n") else "\n"
     written = text.replace("\r\n", "\n").rstrip().split("\n")

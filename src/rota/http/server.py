@@ -248,15 +248,11 @@ def check_exposure(wanted: Listening) -> None:
     if is_loopback(wanted.host):
         return
     if not wanted.exposed:
-        raise ListenExposed(
-            f"`http.listen: {wanted.http.listen}` is reachable from other machines",
-            hint=f"if you intend that, start it with `rota serve --listen {wanted.http.listen}`",
-        )
+        hint = f"if you intend that, start it with `rota serve --listen {wanted.http.listen}`"
+        raise ListenExposed(f"`http.listen: {wanted.http.listen}` is reachable from other machines", hint=hint)
     if wanted.certificate is None and not wanted.behind_proxy:
-        raise ListenExposed(
-            f"{wanted.http.listen} is reachable from other machines without encryption",
-            hint="pass --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS",
-        )
+        hint = "pass --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS"
+        raise ListenExposed(f"{wanted.http.listen} is reachable from other machines without encryption", hint=hint)
 
 
 def is_loopback(host: str) -> bool:

@@ -134,10 +134,8 @@ class NotApplied(RotaError, code="not_applied"):
     """A project has no stored jobs yet."""
 
     def __init__(self, folder: str) -> None:
-        super().__init__(
-            f"no jobs of {folder} are applied yet",
-            hint="`rota apply` stores the jobs of its rota.yaml; `rota serve` does so at start",
-        )
+        hint = "`rota apply` stores the jobs of its rota.yaml; `rota serve` does so at start"
+        super().__init__(f"no jobs of {folder} are applied yet", hint=hint)
 
 
 class FileProblems(RotaError, code="file_problems"):
@@ -163,10 +161,8 @@ class FolderUntrusted(RotaError, code="folder_untrusted"):
     """A command would run code of a project that the user has not trusted."""
 
     def __init__(self, folder: str, code: Sequence[str], *, what: str = "the Python modules") -> None:
-        super().__init__(
-            f"{folder} is not trusted, and {what} {', '.join(code)} would run",
-            hint="read that code, then run `rota trust` in this folder",
-        )
+        hint = "read that code, then run `rota trust` in this folder"
+        super().__init__(f"{folder} is not trusted, and {what} {', '.join(code)} would run", hint=hint)
 
 
 class EmptyApply(RotaError, code="empty_apply"):
@@ -298,9 +294,8 @@ class InvalidTimezone(InvalidValue, code="timezone"):
     """A time zone name is unknown."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
-        super().__init__(
-            f"no time zone is named {name!r}", hint=f"{guess(near)}use an IANA name such as Europe/Paris, or UTC"
-        )
+        hint = f"{guess(near)}use an IANA name such as Europe/Paris, or UTC"
+        super().__init__(f"no time zone is named {name!r}", hint=hint)
 
 
 class InvalidInstant(InvalidValue, code="instant"):
@@ -327,10 +322,8 @@ class AgentRefused(RotaError, code="agent_refused"):
     """A command in an agent's run attempts a change that agents may not make."""
 
     def __init__(self, what: str, maker: str) -> None:
-        super().__init__(
-            f"{what} is not allowed for agents, and this is the run {maker}",
-            hint="read with `rota list` or `rota explain`, start with `rota trigger`, create jobs with rota's tools",
-        )
+        hint = "read with `rota list` or `rota explain`, start with `rota trigger`, create jobs with rota's tools"
+        super().__init__(f"{what} is not allowed for agents, and this is the run {maker}", hint=hint)
 
 
 class RunUnknown(AgentRefused, code="run_unknown"):
@@ -349,31 +342,24 @@ class ToolsRefused(AgentRefused, code="tools_refused"):
     """An agent's run uses rota's tools without `rota_tools` in its job."""
 
     def __init__(self, run: str) -> None:
-        RotaError.__init__(
-            self,
-            f"the run {run} has no rota tools: its job does not set `rota_tools: true`",
-            hint="read with `rota list` or `rota explain`, start with `rota trigger`",
-        )
+        hint = "read with `rota list` or `rota explain`, start with `rota trigger`"
+        RotaError.__init__(self, f"the run {run} has no rota tools: its job does not set `rota_tools: true`", hint=hint)
 
 
 class NotYours(RotaError, code="not_yours"):
     """An author may change only its own jobs."""
 
     def __init__(self, name: str, whose: str) -> None:
-        super().__init__(
-            f"job {name!r} {whose}, and the tools change only your own jobs",
-            hint="choose another name, or ask the owner to change it",
-        )
+        hint = "choose another name, or ask the owner to change it"
+        super().__init__(f"job {name!r} {whose}, and the tools change only your own jobs", hint=hint)
 
 
 class DuplicateJob(RotaError, code="duplicate_job"):
     """Another job has the same task and schedule."""
 
     def __init__(self, name: str, other: str) -> None:
-        super().__init__(
-            f"{name!r} was not created: job {other!r} has the same task and schedule",
-            hint=f"use {other!r}, or give this one another task or schedule",
-        )
+        hint = f"use {other!r}, or give this one another task or schedule"
+        super().__init__(f"{name!r} was not created: job {other!r} has the same task and schedule", hint=hint)
         self.other = other
 
 
@@ -407,10 +393,8 @@ class ApprovalVoid(RotaError, code="approval_void"):
     """A job changed after it was shown, so the approval is for another definition."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"job {name!r} changed since it was shown, and was not approved",
-            hint=f"read it again with `rota approve {name}`",
-        )
+        hint = f"read it again with `rota approve {name}`"
+        super().__init__(f"job {name!r} changed since it was shown, and was not approved", hint=hint)
 
 
 class UnknownQuestion(RotaError, code="unknown_question"):
@@ -445,20 +429,16 @@ class QuestionChanged(RotaError, code="question_changed"):
     """The subject of the question changed since the actor saw it."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(
-            f"question {number}: it changed since you were asked, and nothing was done",
-            hint="read the present questions with `rota questions`",
-        )
+        hint = "read the present questions with `rota questions`"
+        super().__init__(f"question {number}: it changed since you were asked, and nothing was done", hint=hint)
 
 
 class AnswerRefused(RotaError, code="answer_refused"):
     """This actor may not answer the question."""
 
     def __init__(self, number: int, actor: str) -> None:
-        super().__init__(
-            f"{actor} may not answer question {number}",
-            hint=f"`rota questions show {number}` lists the actors that may",
-        )
+        hint = f"`rota questions show {number}` lists the actors that may"
+        super().__init__(f"{actor} may not answer question {number}", hint=hint)
 
 
 class AnswerInvalid(InvalidValue, code="answer_invalid"):
@@ -580,9 +560,8 @@ class RunIsFinal(RotaError, code="run_final"):
     """A finished run never changes."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(
-            f"{handle} is already {status}", hint="a finished run never changes; `rota run` starts a new one"
-        )
+        hint = "a finished run never changes; `rota run` starts a new one"
+        super().__init__(f"{handle} is already {status}", hint=hint)
 
 
 class RunUnfinished(RotaError, code="run_unfinished"):
@@ -590,10 +569,8 @@ class RunUnfinished(RotaError, code="run_unfinished"):
 
     def __init__(self, handle: str, status: str, *, retry_of: str | None = None) -> None:
         retries = f", it retries {retry_of}" if retry_of else ""
-        super().__init__(
-            f"{handle} is not finished: it is {status}{retries}",
-            hint=f"wait for it, or stop it with `rota cancel {handle}` and try again",
-        )
+        hint = f"wait for it, or stop it with `rota cancel {handle}` and try again"
+        super().__init__(f"{handle} is not finished: it is {status}{retries}", hint=hint)
 
 
 class RunCompleted(RotaError, code="run_completed"):
@@ -607,19 +584,16 @@ class NotQueued(RotaError, code="not_queued"):
     """Only a queued run has a place in the queue."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(
-            f"{handle} is {status}, only a queued run can be moved or edited", hint="`rota queue` shows what waits"
-        )
+        hint = "`rota queue` shows what waits"
+        super().__init__(f"{handle} is {status}, only a queued run can be moved or edited", hint=hint)
 
 
 class Immutable(RotaError, code="immutable"):
     """The params of a run are frozen from its first dispatch on."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(
-            f"cannot modify params after dispatch: {handle} is {status}",
-            hint=f"start a new run with other params: `rota run {handle.rpartition(':')[0]} --param NAME=VALUE`",
-        )
+        hint = f"start a new run with other params: `rota run {handle.rpartition(':')[0]} --param NAME=VALUE`"
+        super().__init__(f"cannot modify params after dispatch: {handle} is {status}", hint=hint)
 
 
 class OtherPriority(RotaError, code="other_priority"):
@@ -636,10 +610,8 @@ class AgingOrders(RotaError, code="aging_orders"):
     """With `scheduler.aging` the order follows age and priority, so runs cannot be moved."""
 
     def __init__(self, aging: str) -> None:
-        super().__init__(
-            f"runs cannot be moved while `scheduler.aging: {aging}` orders the queue",
-            hint="`rota edit RUN --priority N` changes its order, or remove `scheduler.aging` and apply",
-        )
+        hint = "`rota edit RUN --priority N` changes its order, or remove `scheduler.aging` and apply"
+        super().__init__(f"runs cannot be moved while `scheduler.aging: {aging}` orders the queue", hint=hint)
 
 
 class OverlapRefused(RotaError, code="overlap"):
@@ -657,20 +629,16 @@ class SetRefused(RotaError, code="overlap_set"):
     """Several runs were refused because `overlap` has no room for all of them."""
 
     def __init__(self, name: str, count: int, *, room: int, policy: str) -> None:
-        super().__init__(
-            f"no run of {name} was created, of {count:,}: `overlap: {policy}` allows {room}",
-            hint="set `overlap: allow`, or `overlap: queue` with a larger `queue_depth`, or pass --force",
-        )
+        hint = "set `overlap: allow`, or `overlap: queue` with a larger `queue_depth`, or pass --force"
+        super().__init__(f"no run of {name} was created, of {count:,}: `overlap: {policy}` allows {room}", hint=hint)
 
 
 class NoSlot(RotaError, code="no_slot"):
     """A direct call got no slot within its waiting time."""
 
     def __init__(self, name: str, waited: str) -> None:
-        super().__init__(
-            f"no slot for {name!r} became free within {waited}",
-            hint="`rota status` shows the runs in the slots; raise `scheduler.concurrency`, or wait longer",
-        )
+        hint = "`rota status` shows the runs in the slots; raise `scheduler.concurrency`, or wait longer"
+        super().__init__(f"no slot for {name!r} became free within {waited}", hint=hint)
 
 
 class UnknownGroup(RotaError, code="unknown_group"):
@@ -686,29 +654,24 @@ class GroupIsFinal(RotaError, code="group_final"):
     """A final group never changes."""
 
     def __init__(self, handle: str, status: str) -> None:
-        super().__init__(
-            f"{handle} is already {status}",
-            hint=f"a final group never changes; `rota groups retry {handle}` creates a new group of the failed members",
-        )
+        hint = f"a final group never changes; `rota groups retry {handle}` creates a new group of the failed members"
+        super().__init__(f"{handle} is already {status}", hint=hint)
 
 
 class GroupCompleted(RotaError, code="group_completed"):
     """A group without a failed member has nothing to retry."""
 
     def __init__(self, handle: str, status: str, name: str) -> None:
-        super().__init__(
-            f"{handle} is {status}: none of its members failed",
-            hint=f"start the whole group again with `rota run {name}`",
-        )
+        hint = f"start the whole group again with `rota run {name}`"
+        super().__init__(f"{handle} is {status}: none of its members failed", hint=hint)
 
 
 class GroupUnfinished(RotaError, code="group_unfinished"):
     """A group can be retried only when all of its members are final."""
 
     def __init__(self, handle: str) -> None:
-        super().__init__(
-            f"{handle} is not finished", hint=f"wait for it, or cancel it with `rota groups cancel {handle}`"
-        )
+        hint = f"wait for it, or cancel it with `rota groups cancel {handle}`"
+        super().__init__(f"{handle} is not finished", hint=hint)
 
 
 class NothingNeeds(RotaError, code="nothing_needs"):
@@ -723,9 +686,8 @@ class AlreadyServing(RotaError, code="already_serving"):
 
     def __init__(self, pid: int | None, state: str) -> None:
         server = f"process {pid}" if pid else "another process"
-        super().__init__(
-            f"{server} already serves {state}", hint="stop it with `rota stop`, or use its commands: `rota status`"
-        )
+        hint = "stop it with `rota stop`, or use its commands: `rota status`"
+        super().__init__(f"{server} already serves {state}", hint=hint)
         self.pid = pid
 
 
@@ -757,10 +719,8 @@ class ProjectIncluded(RotaError, code="project_included"):
     """An included project cannot have its own scheduler."""
 
     def __init__(self, folder: str, host: str, *, verb: str) -> None:
-        super().__init__(
-            f"{folder} is included by {host}/rota.yaml, whose scheduler runs its jobs",
-            hint=f"`rota --dir {host} {verb}` does that for all projects; or remove this one from `include`",
-        )
+        hint = f"`rota --dir {host} {verb}` does that for all projects; or remove this one from `include`"
+        super().__init__(f"{folder} is included by {host}/rota.yaml, whose scheduler runs its jobs", hint=hint)
 
 
 class NoScheduler(RotaError, code="no_scheduler"):
@@ -810,10 +770,8 @@ class WorkerNameTaken(RotaError, code="worker_name_taken"):
 
     def __init__(self, name: str, *, host: str, state: str) -> None:
         where = f"{host}:{state}" if state else host
-        super().__init__(
-            f"the worker {name!r} is {where}",
-            hint=f"choose another --name, or `rota workers forget {name}` if that worker is gone for good",
-        )
+        hint = f"choose another --name, or `rota workers forget {name}` if that worker is gone for good"
+        super().__init__(f"the worker {name!r} is {where}", hint=hint)
 
 
 class WorkerAlive(RotaError, code="worker_alive"):
@@ -919,9 +877,8 @@ class InvariantRefused(RotaError, code="invariant"):
     """A constraint of the database refused a change that would break an invariant."""
 
     def __init__(self, rule: str, meaning: str) -> None:
-        super().__init__(
-            f"the database refused a change ({rule}): {meaning}", hint="nothing was changed; look with `rota show`"
-        )
+        hint = "nothing was changed; look with `rota show`"
+        super().__init__(f"the database refused a change ({rule}): {meaning}", hint=hint)
         self.rule = rule
 
 
@@ -945,9 +902,8 @@ class StoreShared(RotaError, code="store_shared"):
     """The command works on the SQLite file, and the state is in PostgreSQL."""
 
     def __init__(self, place: str, what: str, *, tool: str) -> None:
-        super().__init__(
-            f"the state is in {place}, which {what}", hint=f"use {tool}; docs/postgresql.md has the commands"
-        )
+        hint = f"use {tool}; docs/postgresql.md has the commands"
+        super().__init__(f"the state is in {place}, which {what}", hint=hint)
 
 
 class StoreNotShared(RotaError, code="store_not_shared"):
@@ -965,10 +921,8 @@ class StateExists(RotaError, code="state_exists"):
     """A restore would replace an existing state."""
 
     def __init__(self, state: str) -> None:
-        super().__init__(
-            f"{state} already has a state",
-            hint="nothing was changed; --force moves it aside, or restore into another folder with --dir",
-        )
+        hint = "nothing was changed; --force moves it aside, or restore into another folder with --dir"
+        super().__init__(f"{state} already has a state", hint=hint)
 
 
 class FileExists(RotaError, code="file_exists"):

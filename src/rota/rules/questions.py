@@ -52,9 +52,8 @@ def check_question(text: str, choices: Sequence[str], *, fallback: str | None, t
     if not text or len(text) > TEXT_LIMIT:
         raise InvalidValue(f"question: {_size(text)}", hint=f"write 1 to {TEXT_LIMIT:,} characters")
     if len(choices) > MAX_CHOICES or len(choices) == 1:
-        raise InvalidValue(
-            f"choices: {counted(len(choices), 'choice')}", hint=f"give 2 to {MAX_CHOICES} choices, or none"
-        )
+        hint = f"give 2 to {MAX_CHOICES} choices, or none"
+        raise InvalidValue(f"choices: {counted(len(choices), 'choice')}", hint=hint)
     for choice in choices:
         if not choice or len(choice) > CHOICE_LIMIT or "\n" in choice:
             raise InvalidValue(f"choices: {_size(choice)}", hint=f"write 1 to {CHOICE_LIMIT} characters on one line")

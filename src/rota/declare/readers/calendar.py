@@ -370,10 +370,8 @@ def local_zone(environment: Mapping[str, str], etc: Path = Path("/etc")) -> str:
     for name in (environment.get("TZ", "").lstrip(":"), _written(etc / "timezone"), _link(etc / "localtime")):
         if name and (known := _known(name.rpartition(_MARK)[2] if _MARK in name else name)):
             return known
-    raise RotaError(
-        "the time zone of this machine has no name (TZ, /etc/timezone, /etc/localtime)",
-        hint="write an IANA name such as Europe/Paris, or UTC",
-    )
+    hint = "write an IANA name such as Europe/Paris, or UTC"
+    raise RotaError("the time zone of this machine has no name (TZ, /etc/timezone, /etc/localtime)", hint=hint)
 
 
 def plain_name(name: str) -> str:

@@ -128,9 +128,8 @@ def read_token(value: Any) -> str:
     """Return the name of the secret that holds a token."""
     name = read_env_value(value).secret if isinstance(value, Mapping) else None
     if name is None:
-        raise BadValue(
-            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
-        )
+        hint = "write {secret: NAME}: name secrets, do not write them into the file"
+        raise BadValue("is a literal secret", hint=hint)
     return name
 
 

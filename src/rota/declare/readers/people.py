@@ -45,9 +45,8 @@ def _network(value: Any) -> str:
     try:
         found = ip_network(read_text(value).strip())
     except ValueError as error:
-        raise BadValue(
-            f"{shown(value)} is not a network: {error}", hint="write an address, 10.0.0.5, or a network, 10.0.0.0/24"
-        ) from None
+        hint = "write an address, 10.0.0.5, or a network, 10.0.0.0/24"
+        raise BadValue(f"{shown(value)} is not a network: {error}", hint=hint) from None
     if not found.prefixlen:
         raise BadValue(f"{shown(value)} contains every address", hint="name the addresses of your proxy")
     return str(found)

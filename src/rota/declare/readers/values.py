@@ -157,9 +157,8 @@ def _check_json(value: Mapping[str, Any]) -> None:
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
     except ValueError:
-        raise BadValue(
-            "contains a number that JSON does not support (.inf or .nan)", hint="write it as a text"
-        ) from None
+        hint = "write it as a text"
+        raise BadValue("contains a number that JSON does not support (.inf or .nan)", hint=hint) from None
     if size > PARAMS_LIMIT:
         raise BadValue(f"is {size:,} bytes as JSON", code="out_of_range", hint=f"at most {PARAMS_LIMIT:,} are allowed")
 
@@ -349,9 +348,8 @@ def _split(text: str) -> tuple[str, ...]:
     if not words or not words[0]:
         raise BadValue("is empty", hint="name at least the program")
     if _ASSIGNMENT.match(words[0]):
-        raise BadValue(
-            f"{shown(words[0])} sets a variable", code="needs_shell", hint="put it into `env:`, or use `shell:`"
-        )
+        hint = "put it into `env:`, or use `shell:`"
+        raise BadValue(f"{shown(words[0])} sets a variable", code="needs_shell", hint=hint)
     back = re.compile("\ue000([0-9]+)\ue001")
     return tuple(_word(back.sub(lambda found: kept[int(found[1])], word)) for word in words)
 
@@ -485,9 +483,8 @@ def one_interval(keys: dict[str, Any]) -> None:
         hint = "remove `interval`, or the intervals of these modes"
         raise BadValue(f"has no effect beside {used}", code="no_effect", hint=hint, at=("interval",))
     if isinstance(plain, ByMode):
-        raise BadValue(
-            "`interval` has its own `active`, `idle` and `dormant`", code="conflict", hint=f"keep one: {_MAP}"
-        )
+        hint = f"keep one: {_MAP}"
+        raise BadValue("`interval` has its own `active`, `idle` and `dormant`", code="conflict", hint=hint)
     base = dict.fromkeys(MODES, plain) if plain is not None else {}
     keys["interval"] = by_mode({**base, **found})
 

@@ -65,9 +65,8 @@ def _read_secret(value: Any) -> EnvValue:
     """Return a secret by its name; the value itself has no place in a file."""
     found = read_env_value(value)
     if found.secret is None:
-        raise BadValue(
-            "is a literal secret", hint="write {secret: NAME}: name secrets, do not write them into the file"
-        )
+        hint = "write {secret: NAME}: name secrets, do not write them into the file"
+        raise BadValue("is a literal secret", hint=hint)
     return found
 
 

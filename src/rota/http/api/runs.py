@@ -342,9 +342,8 @@ def _filter(wish: schemas.SweepWish) -> Filter:
         raise InvalidValue("no filter is set", hint="name jobs, labels, queued, running, or all")
     if wish.waiting_for is not None and (wish.running or wish.waiting_for not in set(WaitingFor)):
         words = ", ".join(WaitingFor)
-        raise InvalidValue(
-            f"{wish.waiting_for!r} is not something that queued runs wait for", hint=f"use one of {words}"
-        )
+        hint = f"use one of {words}"
+        raise InvalidValue(f"{wish.waiting_for!r} is not something that queued runs wait for", hint=hint)
     older = wish.older_than_seconds
     return Filter(
         jobs=tuple(wish.jobs),

@@ -62,9 +62,8 @@ def parse_window(text: str) -> QuietWindow:
 def _minutes(text: str, hour: str, minute: str) -> int:
     minutes = 60 * int(hour) + int(minute)
     if int(minute) > 59 or minutes > DAY_MINUTES:
-        raise InvalidWindow(
-            text, f"has the time {hour}:{minute}, which does not exist", hint="write times from 00:00 to 24:00"
-        )
+        hint = "write times from 00:00 to 24:00"
+        raise InvalidWindow(text, f"has the time {hour}:{minute}, which does not exist", hint=hint)
     return minutes
 
 
@@ -82,11 +81,8 @@ def _days(text: str, written: str | None) -> frozenset[int]:
 
 def _weekday(text: str, name: str) -> int:
     if name not in WEEKDAYS:
-        raise InvalidWindow(
-            text,
-            f"has the weekday {name!r}, which does not exist",
-            hint=f"write {', '.join(WEEKDAYS)}: mon-fri or sat,sun",
-        )
+        hint = f"write {', '.join(WEEKDAYS)}: mon-fri or sat,sun"
+        raise InvalidWindow(text, f"has the weekday {name!r}, which does not exist", hint=hint)
     return WEEKDAYS.index(name)
 
 

@@ -87,9 +87,8 @@ def _check_characters(text: str) -> None:
     if re.fullmatch(_CHARACTERS, text):
         return
     bad = next(character for character in text if not re.fullmatch(_CHARACTERS, character))
-    raise CronCharacters(
-        f"cron {text!r} contains {bad!r}, which is not allowed", hint=f"use 0-9, names and * , - / # L; {EXAMPLE}"
-    )
+    hint = f"use 0-9, names and * , - / # L; {EXAMPLE}"
+    raise CronCharacters(f"cron {text!r} contains {bad!r}, which is not allowed", hint=hint)
 
 
 def _expand(words: list[str]) -> str:
@@ -98,14 +97,11 @@ def _expand(words: list[str]) -> str:
         return ALIASES[name]
     if name == "@every":
         duration = words[1] if len(words) == 2 else "1h"
-        raise InvalidCron(
-            f"cron {' '.join(words)!r} is not a time of day", hint=f"write `interval: {duration}` instead"
-        )
+        hint = f"write `interval: {duration}` instead"
+        raise InvalidCron(f"cron {' '.join(words)!r} is not a time of day", hint=hint)
     if name == "@reboot":
-        raise InvalidCron(
-            f"cron {words[0]!r} is not a time and cannot be combined with others",
-            hint='a job with `cron: "@reboot"` alone runs at each boot; times are written like @hourly',
-        )
+        hint = 'a job with `cron: "@reboot"` alone runs at each boot; times are written like @hourly'
+        raise InvalidCron(f"cron {words[0]!r} is not a time and cannot be combined with others", hint=hint)
     raise InvalidCron(f"unknown cron alias {' '.join(words)!r}", hint=f"use one of {', '.join(ALIASES)}")
 
 
@@ -271,10 +267,8 @@ def check_cron(text: str) -> str:
     except CronSimError:  # everything else is checked before: what remains are days that no month has
         fires = False
     if not fires:
-        raise CronNeverFires(
-            f"cron {text!r} never fires: none of its months has that day",
-            hint="use a day that one of the months has, or L for the last day: 0 0 L 2 *",
-        )
+        hint = "use a day that one of the months has, or L for the last day: 0 0 L 2 *"
+        raise CronNeverFires(f"cron {text!r} never fires: none of its months has that day", hint=hint)
     return expression
 
 

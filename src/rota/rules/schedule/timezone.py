@@ -98,18 +98,14 @@ def end_of_gap(wall: datetime, place: ZoneInfo) -> datetime:
 def _in_the_gap(wall: datetime, place: ZoneInfo) -> InvalidInstant:
     end = end_of_gap(wall, place)
     last, first = _shown(end - _SECOND, place), _shown(end, place)
-    return InvalidInstant(
-        f"{wall.isoformat(sep=' ')} does not exist in {place.key}: clocks skip it",
-        hint=f"clocks go from {last} to {first}; write a time before or after that, or an offset: at: {first}",
-    )
+    hint = f"clocks go from {last} to {first}; write a time before or after that, or an offset: at: {first}"
+    return InvalidInstant(f"{wall.isoformat(sep=' ')} does not exist in {place.key}: clocks skip it", hint=hint)
 
 
 def _in_the_fold(wall: datetime, place: ZoneInfo, instants: list[datetime]) -> InvalidInstant:
     first, second = (_shown(at, place) for at in instants)
-    return InvalidInstant(
-        f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks go back",
-        hint=f"write the offset: {first} ({iso(instants[0])}) or {second} ({iso(instants[1])})",
-    )
+    hint = f"write the offset: {first} ({iso(instants[0])}) or {second} ({iso(instants[1])})"
+    return InvalidInstant(f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks go back", hint=hint)
 
 
 def _shown(at: datetime, place: ZoneInfo) -> str:
