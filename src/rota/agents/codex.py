@@ -26,10 +26,7 @@ from rota.model.agents import (
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
 PROFILE = "rota-run"
 """The permission profile of a run; it replaces a sandbox and overrides the user's settings."""
-PLACES = {
-    Access.READ: {":root": "read"},
-    Access.WRITE: {":root": "read", ":tmpdir": "write", ":slash_tmp": "write"},
-}
+PLACES = {Access.READ: {":root": "read"}, Access.WRITE: {":root": "read", ":tmpdir": "write", ":slash_tmp": "write"}}
 """The permissions of these sandboxes; an extended `:workspace` would leave empty folders in the project."""
 TALK = ("agent_message", "reasoning", "error", "todo_list")
 """Items that are no work; warnings have the type `error`."""

@@ -15,11 +15,7 @@ from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, C
 AGENT = "build"
 LOOKING = ("read", "grep", "glob", "list", "skill", "task", "todowrite", "todoread", "invalid", f"{adapter.SERVER}_*")
 READING = {"*": "deny", **dict.fromkeys(LOOKING, "allow")}
-PERMISSIONS = {
-    Access.READ: READING,
-    Access.WRITE: {**READING, "edit": "allow"},
-    Access.FULL: {"*": "allow"},
-}
+PERMISSIONS = {Access.READ: READING, Access.WRITE: {**READING, "edit": "allow"}, Access.FULL: {"*": "allow"}}
 RULED_OUT = ("which prevents you from using", "rejected permission", "unavailable tool")
 
 

@@ -328,11 +328,7 @@ def _json_option() -> click.Option:
 
 def _directory_option() -> click.Option:
     return click.Option(
-        ["--dir", "directory"],
-        metavar="PATH",
-        expose_value=False,
-        callback=_note_directory,
-        help="Project folder.",
+        ["--dir", "directory"], metavar="PATH", expose_value=False, callback=_note_directory, help="Project folder."
     )
 
 

@@ -318,12 +318,7 @@ def _load(
 
 
 def _subject(
-    store: Store | None,
-    name: str,
-    specs: Mapping[str, JobSpec],
-    *,
-    params: Mapping[str, Any] | None,
-    force: bool,
+    store: Store | None, name: str, specs: Mapping[str, JobSpec], *, params: Mapping[str, Any] | None, force: bool
 ) -> _Subject:
     if store is not None:
         found = store.read(partial(_stored, name=name, params=params, force=force, declared=name in specs))

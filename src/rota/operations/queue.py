@@ -191,11 +191,7 @@ def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> s
     if hold.held is Held.PROVIDER_HOLD:
         pool = view.pools.get(hold.pool)
         return say_hold(
-            hold.pool,
-            pool.held_until if pool else None,
-            zone=zone,
-            now=now,
-            problem=pool.held_for if pool else "",
+            hold.pool, pool.held_until if pool else None, zone=zone, now=now, problem=pool.held_for if pool else ""
         )
     return _pool_words(one, view.pools.get(hold.pool))
 

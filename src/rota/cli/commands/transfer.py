@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from rota.operations.project.locate import ProjectPaths
     from rota.operations.project.takeover import Standing
 
-KINDS = (
-    *("crontab", "anacron", "systemd", "launchd", "github"),
-    *("claude", "openclaw", "hermes", "herdctl", "jobs"),
-)
+KINDS = (*("crontab", "anacron", "systemd", "launchd", "github"), *("claude", "openclaw", "hermes", "herdctl", "jobs"))
 
 
 @click.command("import", cls=RotaCommand)

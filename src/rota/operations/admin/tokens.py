@@ -82,14 +82,7 @@ def state_of(token: AccessToken, *, now: datetime) -> TokenState:
 
 
 def create_token(
-    store: Store,
-    name: str,
-    scope: Scope,
-    *,
-    lasts: timedelta | None,
-    by: str,
-    now: datetime,
-    dry_run: bool = False,
+    store: Store, name: str, scope: Scope, *, lasts: timedelta | None, by: str, now: datetime, dry_run: bool = False
 ) -> NewToken:
     """Create a token that lasts so long, None for ever; refuse a name that another token has."""
     check_name(name)

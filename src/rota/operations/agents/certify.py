@@ -148,10 +148,7 @@ PROGRAMS = {
         ("bash", "command"),
         ("write", "filePath"),
         ("webfetch", "url"),
-        lambda argv: (
-            "opencode.json",
-            json.dumps({"mcp": {"x": {"type": "local", "command": argv, "enabled": True}}}),
-        ),
+        lambda argv: ("opencode.json", json.dumps({"mcp": {"x": {"type": "local", "command": argv, "enabled": True}}})),
     ),
 }
 CLASSES = ("write", "shell", "network", "mcp", "outside")
@@ -354,7 +351,4 @@ def certification_json(made: Certification | None, version: str) -> Certificatio
 
 def certified_json(made: Sequence[Certification]) -> dict[str, Any]:
     """Return new certifications as JSON."""
-    return {
-        "ok": all(one.passed for one in made),
-        "certified": [certification_json(one, one.version) for one in made],
-    }
+    return {"ok": all(one.passed for one in made), "certified": [certification_json(one, one.version) for one in made]}

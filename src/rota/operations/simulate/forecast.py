@@ -20,13 +20,7 @@ from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job, project_timezone
 from rota.operations.project.apply import change_to, read_job
-from rota.operations.simulate.player import (
-    SimulationRequest,
-    StartScene,
-    WorkLimit,
-    play,
-    read_assumptions,
-)
+from rota.operations.simulate.player import SimulationRequest, StartScene, WorkLimit, play, read_assumptions
 from rota.operations.simulate.report import SimulationReport, report_json
 from rota.operations.simulate.state import State, copy_state
 from rota.rules.schedule.phrases import read_schedule_text

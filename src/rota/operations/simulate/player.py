@@ -380,12 +380,7 @@ def simulate(
 
 
 def play(
-    scene: StartScene,
-    request: SimulationRequest,
-    *,
-    now: datetime,
-    scope: str = "",
-    limit: WorkLimit | None = None,
+    scene: StartScene, request: SimulationRequest, *, now: datetime, scope: str = "", limit: WorkLimit | None = None
 ) -> SimulationReport:
     """Return what would happen from a scene on; with a limit, until it is reached."""
     zone_name = scene.settings.timezone

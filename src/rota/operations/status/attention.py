@@ -415,11 +415,7 @@ def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
         )
     for one in outdated(db, state):
         yield Attention(
-            one.where or "scheduler",
-            f"{one.text}: restart it",
-            "rota doctor",
-            kind=ItemKind.VERSION,
-            sign=one.text,
+            one.where or "scheduler", f"{one.text}: restart it", "rota doctor", kind=ItemKind.VERSION, sign=one.text
         )
 
 

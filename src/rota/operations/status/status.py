@@ -8,11 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from rota.engine.activity import (
-    PauseState,
-    everything_paused,
-    project_mode,
-)
+from rota.engine.activity import PauseState, everything_paused, project_mode
 from rota.engine.membership.control import ask
 from rota.engine.membership.locks import serving_pid
 from rota.model.agents import ProviderHold

@@ -117,11 +117,7 @@ class ListJobs(Arguments):
 class SearchJobs(Arguments):
     """The filter of a search; all fields must match."""
 
-    query: str = Field(
-        "",
-        max_length=TEXT_LIMIT,
-        description="Words to find in name, task and labels; ignores case.",
-    )
+    query: str = Field("", max_length=TEXT_LIMIT, description="Words to find in name, task and labels; ignores case.")
     last_run_from: str = Field("", max_length=40, description="Last run at or after this UTC time: 2026-12-01T08:00Z.")
     last_run_to: str = Field("", max_length=40, description="Last run before or at this time in UTC.")
     next_run_from: str = Field("", max_length=40, description="Next run at or after this time in UTC.")
