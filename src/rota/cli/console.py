@@ -16,7 +16,7 @@ import click
 
 from rota.cli.commands.check import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
-from rota.cli.invocation import Invocation
+from rota.cli.invocation import UNCHANGED, Invocation
 from rota.cli.output import background_streams, coloured, ignore_closed, json_text
 from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
@@ -568,7 +568,7 @@ def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
         lines.append(f"would leave {counted(preview.ready, 'run')} waiting for a slot")
     for line in lines or ["nothing is due"]:
         click.echo(line)
-    click.echo("nothing was changed (--dry-run)")
+    click.echo(UNCHANGED)
 
 
 def preview_json(preview: TickPreview) -> dict[str, Any]:

@@ -205,6 +205,27 @@ class Invocation(Struct):
         finally:
             store.close()
 
+    @contextmanager
+    def changing(self, *, dry_run: bool = False) -> "Iterator[Store]":
+        """Open the project's database for a change; afterwards wake the scheduler, unless it was a dry run."""
+        with self.store() as (_, store):
+            yield store
+            if not dry_run:
+                self.wake()
+
+    def wake(self) -> None:
+        """Wake the scheduler of the project: there may be something to do."""
+        from rota.engine.membership.control import wake
+
+        wake(self.place().state)
+
+    @staticmethod
+    def zone(store: "Store") -> str:
+        """Return the project's time zone."""
+        from rota.operations.jobs import project_timezone
+
+        return project_timezone(store)
+
     def note(self) -> None:
         """Record a change outside the database in the audit log, if there is a database.
 
@@ -359,6 +380,13 @@ def read_duration(text: str) -> timedelta:
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print the planned changes; change nothing.")
+UNCHANGED = "nothing was changed (--dry-run)"
+
+
+def tell_unchanged(*, dry_run: bool) -> None:
+    """Print that a dry run changed nothing."""
+    if dry_run:
+        click.echo(UNCHANGED)
 
 
 READS = frozenset(
@@ -505,8 +533,8 @@ def conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[
 
     if invocation.as_json:
         print_json(told)
-    elif dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    else:
+        tell_unchanged(dry_run=dry_run)
     for error in refused[:-1]:
         report(error, as_json=invocation.as_json)
     if refused:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_pairs, print_table
 from rota.model.agents import Access, provider_pool
@@ -45,7 +45,6 @@ def agents_command(ctx: click.Context) -> None:
 
 def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
     from rota.operations.agents.agents import look_at_agents
-    from rota.operations.jobs import project_timezone
 
     place = invocation.place()
     with ExitStack() as stack:
@@ -53,7 +52,7 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
         if invocation.applied():
             _, store = stack.enter_context(invocation.store())
         view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
-        return view, project_timezone(store) if store is not None else "UTC"
+        return view, invocation.zone(store) if store is not None else "UTC"
 
 
 def _list(invocation: Invocation) -> None:
@@ -188,16 +187,15 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
 
 
 def _release_logged_in(invocation: Invocation, view: "AgentsView") -> list[str]:
-    from rota.engine.membership.control import wake
     from rota.operations.agents.agents import release_logged_in
 
     waits = any(one.held is not None and one.held.hold.login for one in view.agents)
     if not waits or invocation.maker().is_agent:
         return []
-    with invocation.store() as (place, store):
+    with invocation.store() as (_, store):
         released = release_logged_in(store, view.agents, now=invocation.now())
         if released:
-            wake(place.state)
+            invocation.wake()
     return released
 
 
@@ -287,21 +285,17 @@ def certify(invocation: Invocation, *, name: str | None) -> int:
 @click.pass_obj
 def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     """Release the hold of the provider NAME, or of the provider of the agent NAME, before it expires."""
-    from rota.engine.membership.control import wake
     from rota.operations.capacity import hold_json, release_provider
 
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         view = release_provider(store, name, now=invocation.now(), dry_run=dry_run)
-        if not dry_run:
-            wake(place.state)
     if invocation.as_json:
         print_json({**hold_json(view), "dry_run": dry_run})
         return
     verb = "would be released" if dry_run else "is released"
     waiting = f"; {counted(view.waiting, 'run')} waited for it" if view.waiting else ""
     click.echo(f"provider {view.hold.provider} {verb}{waiting}")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 @click.command("mcp", cls=RotaCommand)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.errors import INTERRUPTED
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import direct_stream
 from rota.model.amounts import counted, sized
 from rota.model.clock import say_duration
@@ -93,7 +93,7 @@ def _tell(told: "Restored", *, dry_run: bool) -> None:
     if told.queued:
         click.echo(f"{counted(told.queued, 'run')} queued in the backup; check them before you resume   rota status")
     if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
     else:
         click.echo("everything is paused; resume with rota resume --all --catch-up none")
 
@@ -196,9 +196,7 @@ def _tell_counts(
     for name, count in counts.items():
         _tell_line("copies", name, count, count)
     total = sum(counts.values())
-    click.echo(
-        f"would copy {counted(total, 'row')} from {source.place} to {target.place}; nothing was changed (--dry-run)"
-    )
+    click.echo(f"would copy {counted(total, 'row')} from {source.place} to {target.place}; {UNCHANGED}")
 
 
 def _print(moved: "MigrationResult") -> None:

@@ -9,7 +9,7 @@ import click
 
 from rota.cli.commands.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
-from rota.cli.invocation import Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
 from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
 from rota.model.clock import cut_to_ms
@@ -138,13 +138,12 @@ def _cancel_call(
 def _cancel(
     invocation: Invocation, place: "ProjectPaths", store: "Store", handle: str, *, dry_run: bool
 ) -> tuple["Run", str]:
-    from rota.engine.membership.control import wake
     from rota.operations.run_actions import cancel_run
 
     done = cancel_run(store, handle, now=invocation.now(), dry_run=dry_run)
     if dry_run:
         return done.run, "would be removed from the queue" if done.final else "would be stopped"
-    wake(place.state)
+    invocation.wake()
     if done.final:
         return done.run, "CANCELLED, it had not started"
     return _stopping(invocation, place, store, done)
@@ -178,6 +177,9 @@ MAX_JOBS = 20
 def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool) -> int:
     """Print the runs that match, confirm, and cancel them; return the exit code."""
     from rota.operations.bulk import cancel_matching, match_runs
+    from rota.operations.run_actions import stop_keeper
+    from rota.operations.runs import show_run
+    from rota.operations.status.heartbeat import serves
 
     now = invocation.now()
     with invocation.store() as (place, store):
@@ -192,22 +194,12 @@ def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool)
             click.echo("nothing was cancelled", err=True)
             return 1
         swept = cancel_matching(store, chosen, now=now)
-        _stop(place, store, swept)
+        invocation.wake()
+        if not serves(place.state):  # the keepers stop without it
+            for run_id in swept.asked:
+                stop_keeper(store, show_run(store, run_id).run)
     _tell(invocation, found, swept, dry_run=False)
     return 0
-
-
-def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
-    """Wake the scheduler to stop runs; without one signal the keepers."""
-    from rota.engine.membership.control import wake
-    from rota.operations.run_actions import stop_keeper
-    from rota.operations.runs import show_run
-    from rota.operations.status.heartbeat import serves
-
-    wake(place.state)
-    if not serves(place.state):
-        for run_id in swept.asked:
-            stop_keeper(store, show_run(store, run_id).run)
 
 
 def _preview(found: "Sequence[Matched]") -> None:
@@ -234,7 +226,7 @@ def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | No
         stopping = f"; {counted(len(swept.asked), 'running run')} being stopped" if swept.asked else ""
         click.echo(f"{counted(swept.cancelled, 'queued run')} CANCELLED{stopping}")
     elif dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
 
 
 VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", replacing the unfinished run"}
@@ -264,6 +256,8 @@ def retry_command(
 
     With --follow the exit codes are those of `rota run`.
     """
+    from rota.operations.run_actions import retry_run
+
     if follow and (len(runs) > 1 or dry_run):
         raise click.UsageError("--follow goes with one RUN, and not with --dry-run")
     wishes: dict[str, Any] = {"again": again, "force": force, "params": read_params(params), "dry_run": dry_run}
@@ -272,27 +266,17 @@ def retry_command(
     with invocation.store() as (place, store):
         for handle in runs:
             try:
-                retried = _retry(invocation, place, store, handle=handle, wishes=wishes)
+                retried = retry_run(store, handle, now=invocation.now(), **wishes)
             except RotaError as error:
                 refused.append(error)  # a failure does not stop the other retries
                 continue
+            if retried.born is not None:
+                invocation.wake()
             if follow and retried.born is not None:
                 return _follow(invocation, place, store, retried)
             told.append(_print_retried(invocation, place, store, retried))
     conclude(invocation, told, refused, dry_run=dry_run)
     return 0
-
-
-def _retry(
-    invocation: Invocation, place: "ProjectPaths", store: "Store", *, handle: str, wishes: dict[str, Any]
-) -> "Retried":
-    from rota.engine.membership.control import wake
-    from rota.operations.run_actions import retry_run
-
-    retried = retry_run(store, handle, now=invocation.now(), **wishes)
-    if retried.born is not None:
-        wake(place.state)
-    return retried
 
 
 def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> int:
@@ -345,17 +329,14 @@ def backfill_command(
     invocation: Invocation, *, job: str, since: str, until: str, parallel: bool, only_missed: bool, dry_run: bool
 ) -> None:
     """Create a run of JOB for each instant of a past range; they run in sequence unless --parallel is set."""
-    from rota.engine.membership.control import wake
     from rota.operations.bulk import backfill, backfilled_json
     from rota.operations.jobs import show_job
 
     now = invocation.now()
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         zone = show_job(store, job).job.spec.schedule.timezone
         wanted = _range(since, until, zone, now=now, parallel=parallel, only_missed=only_missed)
         done = backfill(store, job, wanted, now=now, dry_run=dry_run)
-        if not dry_run:
-            wake(place.state)
     if invocation.as_json:
         print_json(backfilled_json(done, parallel=parallel, dry_run=dry_run))
         return

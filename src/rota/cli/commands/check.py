@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.model.amounts import counted
 from rota.model.serialize import iso_or_none
 from rota.model.spec import Kind
@@ -154,8 +154,7 @@ def apply_command(
         print_json(plan_json(plan, dry_run=dry_run))
         return
     show_plan(plan)
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
@@ -172,13 +171,12 @@ def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) ->
     refuse_served(declared.projects, place.state)
     if dry_run and not invocation.applied():
         return first_plan(declared)
-    from rota.engine.membership.control import wake
     from rota.operations.project.apply import apply
 
     with invocation.store(create=True) as (_, store):
         plan = apply(store, declared, now=now, dry_run=dry_run, **options)
     if not dry_run:
-        wake(place.state)
+        invocation.wake()
         _remember(invocation, declared)
     return plan
 
@@ -320,7 +318,7 @@ def _show_added(added: "Added", now: datetime, *, dry_run: bool) -> None:
         click.echo(f"would add at line {line} of {added.file.name}:")
         click.echo(added.insertion.added, nl=False)
         _tell_notes(added)
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
         return
     coming = coming_words(added.spec, now)
     click.echo(f"added {name} at line {line} of {added.file.name}: {schedule}{f', {coming}' if coming else ''}")

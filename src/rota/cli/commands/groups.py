@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import RotaGroup
 from rota.cli.output import COLOURS, Cell, Column, coloured, print_table
 from rota.model.serialize import run_json
@@ -17,8 +17,6 @@ from rota.operations.text import took
 from rota.rules.schedule.instants import explain_schedule
 from rota.text.ansi import plain
 from rota.text.format import briefly, day_time, full_time
-
-NOTHING = "nothing was changed (--dry-run)"
 
 
 @click.group("groups", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
@@ -31,11 +29,10 @@ def groups_command(ctx: click.Context) -> None:
 
 def _list(invocation: Invocation) -> None:
     from rota.operations.groups import line_json, list_groups
-    from rota.operations.jobs import project_timezone
 
     with invocation.store() as (_, store):
         lines = [line for line in list_groups(store) if invocation.covers(line.name)]
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     none = "no groups; declare some under `groups:` in rota.yaml and apply it"
     if invocation.listed(lines, line_json, none=none, scoped=True):
         return
@@ -62,7 +59,6 @@ def show(invocation: Invocation, *, group: str) -> None:
 @click.pass_obj
 def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
     """Cancel GROUP: queued members end at once, running ones are stopped. `always` members do not run either."""
-    from rota.engine.membership.control import wake
     from rota.operations.group_actions import cancel as cancel_group
     from rota.operations.groups import running_members
     from rota.operations.run_actions import stop_keeper
@@ -72,14 +68,14 @@ def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
         view = cancel_group(store, group, now=invocation.now(), dry_run=dry_run)
         running = running_members(view)
         if not dry_run:
-            wake(place.state)
+            invocation.wake()
             if not serves(place.state):
                 for run in running:
                     stop_keeper(store, run)
     _tell(invocation, view)
     if not invocation.as_json:
         stopping = f"{', '.join(run.handle for run in running)} {'would be' if dry_run else 'is being'} stopped"
-        for text in ([stopping] if running else []) + ([NOTHING] if dry_run else []):
+        for text in ([stopping] if running else []) + ([UNCHANGED] if dry_run else []):
             click.echo(text)
 
 
@@ -93,14 +89,11 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
 
     GROUP itself is final and does not change.
     """
-    from rota.engine.membership.control import wake
     from rota.operations.group_actions import retry as retry_group
     from rota.operations.groups import group_json
 
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         made = retry_group(store, group, now=invocation.now(), force=force, dry_run=dry_run)
-        if not dry_run:
-            wake(place.state)
     if invocation.as_json:
         told: dict[str, Any] = {"retry_of": made.of.handle, "run": run_json(made.run) if made.run else None}
         print_json({**told, "group": group_json(made.view) if made.view else None})
@@ -109,8 +102,7 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
         _tell(invocation, made.view)
     elif made.run is not None:
         click.echo(f"{made.run.handle}  {made.run.status.shown}, waits for {made.run.waiting_for}")
-    if dry_run:
-        click.echo(NOTHING)
+    tell_unchanged(dry_run=dry_run)
 
 
 @groups_command.command("run", cls=RotaCommand)
@@ -132,13 +124,12 @@ def run(
     dry_run: bool,
 ) -> None:
     """Create a group NAME of jobs, all or none. MEMBER is JOB, or JOB:PARAM=VALUE,PARAM=VALUE."""
-    from rota.engine.membership.control import wake
     from rota.operations.group_actions import create
 
     if not members:
         raise click.UsageError(f"no members are named; a group of the file is started with `rota run {name}`")
     chosen = [*(_member(text) for text in members), *(Member(job, always=True) for job in always)]
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         view = create(
             store,
             name,
@@ -148,11 +139,9 @@ def run(
             now=invocation.now(),
             dry_run=dry_run,
         )
-        if not dry_run:
-            wake(place.state)
     _tell(invocation, view)
     if dry_run and not invocation.as_json:
-        click.echo(NOTHING)
+        click.echo(UNCHANGED)
 
 
 def _member(text: str) -> "Member":
@@ -164,13 +153,12 @@ def _member(text: str) -> "Member":
 
 def _tell(invocation: Invocation, view: "GroupView") -> None:
     from rota.operations.groups import group_json
-    from rota.operations.jobs import project_timezone
 
     if invocation.as_json:
         print_json(group_json(view))
         return
     with invocation.store() as (_, store):
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     for line in group_lines(view, zone, now=invocation.now()):
         click.echo(line)
 

@@ -72,12 +72,11 @@ def history_command(
     follow: bool,
 ) -> None:
     """Show runs, newest first. Equal adjacent runs of a job share a line, `disk-check ×288`; not with --json."""
-    from rota.operations.jobs import project_timezone
     from rota.operations.runs import Lines, RunFilter, history_lines, history_with, stretch_of
 
     now = invocation.now()
     with invocation.store() as (_, store):
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
         asked = RunFilter(
             job=job,
             statuses=statuses,
@@ -207,11 +206,10 @@ def _print_ended(invocation: Invocation, run: "Run", zone: str) -> None:
 
 def show_matches(invocation: Invocation, text: str, *, name: str | None, since: str | None, limit: int) -> None:
     """Print the lines that contain `text`, of one run, a job's runs or all runs, newest first."""
-    from rota.operations.jobs import project_timezone
     from rota.operations.runs import search_output
 
     with invocation.store() as (place, store):
-        start = read_instant(since, project_timezone(store), now=invocation.now()) if since else None
+        start = read_instant(since, invocation.zone(store), now=invocation.now()) if since else None
         found = search_output(store, place.state, text, name=name, labels=invocation.labels(), since=start, limit=limit)
     if invocation.as_json:
         matches = [{"run": match.run.handle, "line": match.line, "text": match.text} for match in found.matches]

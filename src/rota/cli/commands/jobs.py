@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 @click.pass_obj
 def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
     """List jobs: schedule, recent results, next fire."""
-    from rota.operations.jobs import list_jobs, made_by, project_timezone
+    from rota.operations.jobs import list_jobs, made_by
     from rota.operations.text import LEGEND
 
     with invocation.store() as (_, store):
-        views, zone = list_jobs(store, labels=invocation.labels(labels), retired=retired), project_timezone(store)
+        views, zone = list_jobs(store, labels=invocation.labels(labels), retired=retired), invocation.zone(store)
     views = [view for view in views if maker is None or made_by(view.job, maker)]
     if invocation.as_json:
         from rota.operations.views import job_json
@@ -235,15 +235,13 @@ def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> No
         return
     reason = f" {view.reason}" if view.reason else ""
     click.echo(f"{view.name}  direct call  {coloured(view.status)}{reason}")
-    print_pairs(_call_pairs(view, store, now=invocation.now()))
+    print_pairs(_call_pairs(view, store, zone=invocation.zone(store), now=invocation.now()))
 
 
-def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
+def _call_pairs(view: "DirectView", store: "Store", *, zone: str, now: datetime) -> Pairs:
     from rota.operations.direct_calls import direct_spec
-    from rota.operations.jobs import project_timezone
     from rota.operations.text import work_words
 
-    zone = project_timezone(store)
     yield "id", view.id
     for label, at in (("asked", view.asked_at), ("started", view.started_at), ("finished", view.finished_at)):
         yield label, f"{full_time(at, zone, now=now, seconds=True)} ({zone})" if at else "–"

@@ -86,14 +86,13 @@ def next_command(
 
 def _project_zone(invocation: Invocation) -> str:
     """Return the project's time zone; UTC outside a project or if the file is broken."""
-    from rota.operations.jobs import project_timezone
     from rota.operations.project.load import load_project
 
     try:
         place = invocation.place()
         if invocation.applied():
             with invocation.store() as (_, store):
-                return project_timezone(store)
+                return invocation.zone(store)
         loaded = load_project(place.folder, invocation.environ, state=place.state, now=invocation.now())
     except RotaError:
         return "UTC"
@@ -123,13 +122,12 @@ def _of_project(invocation: Invocation, name: str | None, *, since: datetime | N
 def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     """Print the paused jobs, whose fires are omitted."""
     from rota.operations.activity import pauses
-    from rota.operations.jobs import project_timezone
     from rota.operations.text import jobs_paused_words
 
     if not invocation.applied():
         return
     with invocation.store() as (_, store):
-        found, zone = pauses(store).jobs, project_timezone(store)
+        found, zone = pauses(store).jobs, invocation.zone(store)
     paused = [one for one in found if (invocation.covers(one.job or "") if name is None else one.job == name)]
     if paused:
         told = jobs_paused_words(paused, zone=zone, now=invocation.now())

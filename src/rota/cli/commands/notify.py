@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import RotaGroup
 from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
@@ -29,11 +29,10 @@ def notify_command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.operations.jobs import project_timezone
     from rota.operations.notifications import list_targets, target_json
 
     with invocation.store() as (_, store):
-        found, zone = list_targets(store), project_timezone(store)
+        found, zone = list_targets(store), invocation.zone(store)
     none = "no targets; declare some under `notify:` in rota.yaml and apply it"
     if invocation.listed(found, target_json, none=none):
         return
@@ -88,19 +87,17 @@ def test(invocation: Invocation, *, name: str) -> int:
 @click.pass_obj
 def enable(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     """Re-enable the target NAME after an HTTP 410 or repeated failures disabled it."""
-    from rota.engine.membership.control import wake
     from rota.operations.notifications import enable_target
 
-    with invocation.store() as (place, store):
+    with invocation.store() as (_, store):
         changed = enable_target(store, name, dry_run=dry_run)
         if changed and not dry_run:
-            wake(place.state)
+            invocation.wake()
     if invocation.as_json:
         print_json({"target": name, "changed": changed, "dry_run": dry_run})
         return
     click.echo(f"{name} is enabled again" if changed else f"{name} was not disabled")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 LIMIT = 50
@@ -136,13 +133,12 @@ def deliveries_command(
 def _list_deliveries(
     invocation: Invocation, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
 ) -> None:
-    from rota.operations.jobs import project_timezone
     from rota.operations.notifications import list_deliveries
 
     status = DeliveryStatus.FAILED if failed else DeliveryStatus.PENDING if pending else None
     with invocation.store() as (_, store):
         found = list_deliveries(store, status=status, about=job, target=target, limit=limit)
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     found = [one for one in found if invocation.covers(one.handle)]
     if invocation.listed(found, delivery_json, none="no deliveries", scoped=True):
         return
@@ -167,7 +163,6 @@ def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]
 @click.pass_obj
 def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run: bool) -> None:
     """Send notifications again, under their own ids: those that end with ID, or all that failed."""
-    from rota.engine.membership.control import wake
     from rota.operations.notifications import retry_deliveries
     from rota.operations.status.heartbeat import serves
 
@@ -176,14 +171,14 @@ def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run
     with invocation.store() as (place, store):
         found = retry_deliveries(store, ids, failed=failed, now=invocation.now(), dry_run=dry_run)
         if found and not dry_run:
-            wake(place.state)
+            invocation.wake()
         served = serves(place.state)
     if invocation.as_json:
         print_json({"dry_run": dry_run, "retried": [delivery_json(one) for one in found]})
         return
     for one in found:
         click.echo(f"{one.event} of {one.handle} to {one.target}: queued again")
-    click.echo("nothing was changed (--dry-run)" if dry_run else _told(len(found), served=served))
+    click.echo(UNCHANGED if dry_run else _told(len(found), served=served))
 
 
 def _told(count: int, *, served: bool) -> str:

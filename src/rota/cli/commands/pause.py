@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration, tell_unchanged
 from rota.model.amounts import counted
 from rota.model.clock import cut_to_ms
 from rota.text.format import read_coming
@@ -47,7 +47,6 @@ def pause_command(
     Running and queued runs continue, and manual starts still work. With --all no run starts at all.
     Instants in the pause are recorded as SKIPPED with the reason `paused`. Pausing again changes end and reason.
     """
-    from rota.operations.jobs import project_timezone
     from rota.operations.pause import pause
 
     chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
@@ -55,7 +54,7 @@ def pause_command(
         raise click.UsageError("--for and --until cannot be combined")
     now = invocation.now()
     with invocation.store() as (place, store):
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
         end = _end(duration, until, zone=zone, now=now)
         told = pause(store, chosen, until=end, reason=reason, now=now, dry_run=dry_run)
     if not dry_run:
@@ -116,8 +115,7 @@ def _tell(
     click.echo(f"{'would pause' if dry_run else 'paused'} {what}.{running} {_account(told, end)}")
     if end is None and not dry_run:
         click.echo(f"the pause lasts until `rota resume{' --all' if everything else ''}`")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 def _account(told: "Paused", end: datetime | None) -> str:
@@ -167,8 +165,7 @@ def resume_command(
     for one in ended:
         click.echo(f"{one.job}  {'would be resumed' if dry_run else 'resumed'}; {_resume_account(one)}")
     _tell_rest(ended, still, was=before if chosen.everything else None, now=now)
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 def _resume_account(one: "PauseEnded") -> str:

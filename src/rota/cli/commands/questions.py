@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import RotaGroup
 from rota.cli.output import Column, print_pairs, print_table
 from rota.model.questions import Door, Question, QuestionState
@@ -45,13 +45,12 @@ def questions_command(ctx: click.Context, *, state: str, job: str | None, limit:
 
 
 def _list(invocation: Invocation, state: QuestionState | None, job: str | None, *, limit: int) -> None:
-    from rota.operations.jobs import project_timezone
     from rota.operations.questions.views import list_questions, question_json
 
     with invocation.store() as (_, store):
         found = list_questions(store, state=state, job=job, limit=limit)
         found = [question for question in found if invocation.covers(question.job)]
-        zone, now = project_timezone(store), invocation.now()
+        zone, now = invocation.zone(store), invocation.now()
     if invocation.listed(found, question_json, none="no questions", scoped=True):
         return
     titles = [
@@ -119,26 +118,23 @@ def answer_command(invocation: Invocation, *, question: int, answer: str | None,
 
     The first answer wins. An answer is refused if the subject of the question changed after it was shown.
     """
-    from rota.engine.membership.control import wake
     from rota.operations.admin.audit import person
     from rota.operations.questions.answers import Answerer
     from rota.operations.questions.answers import answer as store_answer
     from rota.operations.questions.views import question_json, show_question
     from rota.store.driver import rolled_back
 
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         view = show_question(store, question)
         by = Answerer(person(), Door.CLI)
         text = _prompted(invocation, view) if answer is None else answer
         digest, now = view.question.digest, invocation.now()
         act = partial(store_answer, number=question, text=text, digest=digest, by=by, now=now)
         after = rolled_back(store, act) if dry_run else store.write(act)
-        if not dry_run:
-            wake(place.state)
     if invocation.as_json:
         print_json(question_json(after))
     elif dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
     else:
         click.echo(f"question {question}: {say_answer(after)}")
     return 0
@@ -196,7 +192,7 @@ def revoke(invocation: Invocation, *, grant: int, dry_run: bool) -> None:
     if invocation.as_json:
         print_json(grant_json(view))
     else:
-        click.echo("nothing was changed (--dry-run)" if dry_run else f"grant {grant} is revoked")
+        click.echo(UNCHANGED if dry_run else f"grant {grant} is revoked")
 
 
 @click.command("approve", cls=RotaCommand)
@@ -217,13 +213,13 @@ def approve_command(invocation: Invocation, *, job: str | None, yes: bool, dry_r
 
 
 def _list_proposals(invocation: Invocation, store: "Store") -> None:
-    from rota.operations.jobs import project_timezone, waiting
+    from rota.operations.jobs import waiting
     from rota.operations.views import provisional_json
 
     found = [job for job in store.read(waiting) if invocation.covers(job.name)]
     if invocation.listed(found, provisional_json, none="no job is waiting for approval", scoped=True):
         return
-    zone, now = project_timezone(store), invocation.now()
+    zone, now = invocation.zone(store), invocation.now()
     rows = []
     for job in found:
         since = full_time(job.provisional_at, zone, now=now) if job.provisional_at else ""
@@ -235,7 +231,6 @@ def _list_proposals(invocation: Invocation, store: "Store") -> None:
 
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
-    from rota.engine.membership.control import wake
     from rota.operations.admin.audit import person
     from rota.operations.jobs import proposal
     from rota.operations.questions.answers import Answerer, approve
@@ -248,13 +243,13 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
     if not invocation.as_json:
         show_proposal(job, now)
     if dry_run:
-        return _tell_proposal(invocation, job, approved=False, note="nothing was changed (--dry-run)")
+        return _tell_proposal(invocation, job, approved=False, note=UNCHANGED)
     needs = f"approval needs confirmation: read the job with `rota approve {name} --dry-run`, then pass --yes"
     if not yes and not invocation.confirm("approve it?", needs=needs):
         click.echo("not approved; the job stays proposed", err=True)
         return 1
     after = store.write(partial(approve, name=name, digest=digest, by=Answerer(person(), Door.CLI), now=now))
-    wake(invocation.place().state)
+    invocation.wake()
     return _tell_proposal(invocation, after, approved=True, note=f"{name} is approved; {next_fire(after, now=now)}")
 
 
@@ -328,12 +323,11 @@ def remove_command(
 
     To remove a job of rota.yaml, edit that file. Running runs continue; `rota cancel --job JOB` stops them.
     """
-    from rota.engine.membership.control import wake
     from rota.operations.agents.proposals import removable, remove_all
 
     if bool(jobs) == (maker is not None):
         raise click.UsageError("name jobs, or an author with --made-by")
-    with invocation.store() as (place, store):
+    with invocation.store() as (_, store):
         found = store.read(lambda db: removable(db, names=jobs, maker=maker, covers=invocation.covers))
         if maker is not None and not invocation.as_json:
             _preview(found)
@@ -345,7 +339,7 @@ def remove_command(
             now = invocation.now()
             names = [job.name for job in found]
             store.write(lambda db: remove_all(db, names, now=now, cancel_queued=cancel_queued))
-            wake(place.state)
+            invocation.wake()
     _print_removed(invocation, found, dry_run=dry_run)
     return 0
 
@@ -366,5 +360,4 @@ def _print_removed(invocation: Invocation, found: "Sequence[Job]", *, dry_run: b
         return
     for job in found:
         click.echo(f"- {job.name}  {'would be removed' if dry_run else 'removed'}")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)

@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from rota.cli.commands.run import param_option, read_params
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.output import Column, print_table
 from rota.text.format import roughly
 
@@ -36,7 +36,6 @@ MAX_POSITION = 1000
 @click.pass_obj
 def queue_command(invocation: Invocation, *, limit: int) -> None:
     """Show the queue: waiting direct calls, then ready runs in order, then blocked runs."""
-    from rota.operations.jobs import project_timezone
     from rota.operations.queue import look_at_queue, queue_json
 
     now = invocation.now()
@@ -44,7 +43,7 @@ def queue_command(invocation: Invocation, *, limit: int) -> None:
         view = _covered(
             invocation, look_at_queue(store, place.state, limit=MAX_POSITION if place.scope else limit, now=now), limit
         )
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     if invocation.as_json:
         print_json(queue_json(view))
         return
@@ -169,8 +168,7 @@ def _tell(invocation: Invocation, moved: "list[ReorderedRun]", *, dry_run: bool)
     for one in moved:
         note = f": {one.note}" if one.note else ""
         click.echo(f"{one.run.handle}  {place_words(one)}{note}")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 def place_words(one: "ReorderedRun") -> str:
@@ -210,5 +208,4 @@ def _print_edited(invocation: Invocation, edited: "Edited", names: list[str], *,
         changed.append(f"priority {edited.before.priority} → {run.priority}")
     waits = f"waits for {run.waiting_for}" if run.waiting_for else f"place {edited.place or '1000+'}"
     click.echo(f"{run.handle}  {', '.join(changed) or 'unchanged'}; {waits}")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)

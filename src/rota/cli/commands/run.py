@@ -12,7 +12,15 @@ import click
 
 from rota import faults
 from rota.cli.errors import INTERRUPTED, NO_SCHEDULER
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.invocation import (
+    UNCHANGED,
+    Invocation,
+    RotaCommand,
+    dry_run_option,
+    print_json,
+    read_duration,
+    tell_unchanged,
+)
 from rota.cli.output import coloured, print_pairs
 from rota.model.agents import provider_pool
 from rota.model.amounts import counted
@@ -124,7 +132,6 @@ def start(
     retry: bool = False,
 ) -> int:
     """Enqueue a run and follow it, unless detached; `retry`: by the job's policy. Return the exit code."""
-    from rota.engine.membership.control import wake
     from rota.operations.run_actions import trigger
     from rota.operations.runs import show_run
     from rota.operations.status.heartbeat import attended, heartbeat, switched_off
@@ -132,7 +139,7 @@ def start(
     with invocation.store() as (place, store):
         by = invocation.maker() if invocation.maker().run else None
         born = trigger(store, job, now=invocation.now(), params=params, force=force, by=by, one_attempt=not retry)
-        wake(place.state)
+        invocation.wake()
         faults.point("trigger.woken")
         tell_pause(invocation, store, "the run")
         off = store.read(partial(switched_off, beat=heartbeat(place.state)))
@@ -154,12 +161,11 @@ def follow_run(
 def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
     """Print that a run or call waits because everything is paused."""
     from rota.operations.activity import pauses
-    from rota.operations.jobs import project_timezone
     from rota.operations.text import pause_words
 
     everything, now = pauses(store).everything, invocation.now()
     if everything is not None and (everything.until is None or everything.until > now):
-        told = pause_words(everything.until, everything.reason, zone=project_timezone(store), now=now)
+        told = pause_words(everything.until, everything.reason, zone=invocation.zone(store), now=now)
         click.echo(f"{what} waits: everything is paused{told}; `rota resume --all` continues", err=True)
 
 
@@ -262,11 +268,9 @@ class _RunFollower(_Follower):
             self._open = True
 
     def _started(self) -> None:
-        from rota.operations.jobs import project_timezone
-
         if self._quiet or self._run.started_at is None:
             return
-        at = clock_time(self._run.started_at, project_timezone(self._store))
+        at = clock_time(self._run.started_at, self._invocation.zone(self._store))
         hint = f"(Ctrl-C leaves it running; stop it with: rota cancel {self._run.handle})"
         self._begin()  # anew, where it was said why it waits
         self._say(f" → RUNNING  {at}   {hint}", end_line=True)
@@ -408,15 +412,12 @@ def _start_each(
     force: bool,
     dry_run: bool,
 ) -> int:
-    from rota.engine.membership.control import wake
     from rota.operations.bulk import trigger_many
 
     wanted = [{**params, **line} for line in lines.values()]
     titles = [f"line {number}" for number in lines]
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         born = trigger_many(store, job, wanted, now=invocation.now(), force=force, titles=titles, dry_run=dry_run)
-        if not dry_run:
-            wake(place.state)
     _tell(invocation, job, born, dry_run=dry_run)
     return 0
 
@@ -430,8 +431,7 @@ def _tell(invocation: Invocation, job: str, born: "list[RunRef]", *, dry_run: bo
 
     named = first if len(born) == 1 else f"{first} … {last}"
     click.echo(f"{'would queue' if dry_run else 'queued'} {counted(len(born), 'run')}: {named}   rota queue")
-    if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+    tell_unchanged(dry_run=dry_run)
 
 
 @click.command("direct", cls=RotaCommand)
@@ -488,7 +488,7 @@ def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> i
     click.echo(f"would call {job} in the next free slot{_behind(found.ahead)}, before the whole queue")
     drawn = " ".join(f"{pool}={cost}" for pool, cost in pools.items()) or "none"
     print_pairs([(spec.work.kind.value, work_words(spec)), ("pools", drawn)])
-    click.echo("nothing was changed (--dry-run)")
+    click.echo(UNCHANGED)
     return 0
 
 
@@ -558,19 +558,16 @@ class _CallFollower(_Follower):
     def _held(self) -> str:
         """Return the end of the provider hold of the job's agent."""
         from rota.operations.capacity import hold_of_job
-        from rota.operations.jobs import project_timezone
 
         hold = hold_of_job(self._store, self._job)
         if hold is None:
             return ""
-        zone, now = project_timezone(self._store), self._invocation.now()
+        zone, now = self._invocation.zone(self._store), self._invocation.now()
         return f"; {say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)}"
 
     def _started(self, view: "DirectView") -> None:
-        from rota.operations.jobs import project_timezone
-
         if view.started_at is not None:
-            at = clock_time(view.started_at, project_timezone(self._store))
+            at = clock_time(view.started_at, self._invocation.zone(self._store))
             self._say(f" → RUNNING  {at}   (Ctrl-C cancels it)", end_line=True)
 
     def _finish(self, view: "DirectView") -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, read_duration
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
 from rota.model.errors import RotaError, SecretMissing
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 COLOURS = {"missing": "red", "expired": "yellow", "revoked": "red"}
 SCOPES = ["read", "run", "admin", "agent", "calendar"]
 NEVER = "never"
-NOTHING_CHANGED = "nothing was changed (--dry-run)"
 
 
 @click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
@@ -104,7 +103,7 @@ def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
     if invocation.as_json:
         print_json({"dry_run": dry_run, "name": secret, "replaced": replaced})
     elif dry_run:
-        click.echo(f"would store {secret}\nnothing was changed (--dry-run)")
+        click.echo(f"would store {secret}\n{UNCHANGED}")
     else:
         click.echo(f"{secret} {'replaced' if replaced else 'stored'}")
 
@@ -123,7 +122,7 @@ def remove_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None
     if invocation.as_json:
         print_json({"dry_run": dry_run, "name": secret})
     elif dry_run:
-        click.echo(f"would remove {secret}\nnothing was changed (--dry-run)")
+        click.echo(f"would remove {secret}\n{UNCHANGED}")
     else:
         click.echo(f"{secret} removed")
 
@@ -173,7 +172,7 @@ def _print(invocation: Invocation, *, scope: str | None, name: str | None, renew
     told = token if scope is None or name is None else derive_token(token, Scope(scope), name)
     if renew and dry_run:
         click.echo("would rotate the token: it, every derived token and every session would be invalidated", err=True)
-        click.echo(NOTHING_CHANGED, err=True)
+        click.echo(UNCHANGED, err=True)
         return
     if invocation.as_json:
         print_json({"token": told, "scope": scope or "admin", "name": name or "owner", "renewed": renew})
@@ -208,7 +207,7 @@ def create(invocation: Invocation, *, name: str, scope: str, expires: str, dry_r
         return
     until = "never expires" if made.row.expires_at is None else f"expires {_when(made.row.expires_at, now)} UTC"
     if dry_run:
-        click.echo(f"would create the token {name}: scope {scope}, {until}\n{NOTHING_CHANGED}")
+        click.echo(f"would create the token {name}: scope {scope}, {until}\n{UNCHANGED}")
     else:
         click.echo(made.text)
         click.echo(f"token {name}: scope {scope}, {until}; it is shown only now", err=True)
@@ -258,6 +257,6 @@ def revoke(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     if invocation.as_json:
         print_json({**token_json(token, now=now), "dry_run": dry_run})
     elif dry_run:
-        click.echo(f"would revoke the token {name}\n{NOTHING_CHANGED}")
+        click.echo(f"would revoke the token {name}\n{UNCHANGED}")
     else:
         click.echo(f"token {name} is revoked")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from rota.cli.invocation import (
+    UNCHANGED,
     Invocation,
     RotaCommand,
     dry_run_option,
@@ -169,11 +170,10 @@ def _flags(
 
 def _known_zone(invocation: Invocation) -> str:
     """Return the stored time zone, for lines before the file is loaded."""
-    from rota.operations.jobs import project_timezone
 
     try:
         with invocation.store() as (_, store):
-            return project_timezone(store)
+            return invocation.zone(store)
     except NotApplied:
         return "UTC"
 
@@ -282,7 +282,7 @@ def _answer(invocation: Invocation, pid: int | None, carries: "Carries", *, mode
         click.echo(f"stopped pid {pid}")
     else:
         click.echo(f"would stop pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
 
 
 @click.command("open", cls=RotaCommand)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, read_duration
 from rota.model.errors import ServiceUnavailable
 from rota.model.store_url import has_password
 from rota.operations.admin.service import (
@@ -146,7 +146,7 @@ def _answer(invocation: Invocation, service: "Service", action: str, *, dry_run:
             click.echo(f"would {what} {file}")
         for step in steps:
             click.echo(f"would run {step}")
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
         return
     click.echo({"install": "installed and started", "remove": "removed", "restart": "restarted"}[action], nl=False)
     click.echo(f" {service.facts.name} ({service.file})")

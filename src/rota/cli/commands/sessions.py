@@ -10,7 +10,7 @@ import click
 
 from rota.cli.commands.run import follow_run, force_option, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
 from rota.model.amounts import counted, say_dollars
@@ -69,7 +69,6 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
     Where the program can, a copy of the session goes on, so that RUN can be forked again. With --follow the exit codes
     are those of `rota run`.
     """
-    from rota.engine.membership.control import wake
     from rota.operations.admin.audit import person
     from rota.operations.agents.sessions import fork_run
     from rota.operations.runs import show_run
@@ -95,9 +94,9 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
             if invocation.as_json:
                 print_json({"forked": of, "would": "queue"})
             else:
-                click.echo(f"{of}  would be forked\nnothing was changed (--dry-run)")
+                click.echo(f"{of}  would be forked\n{UNCHANGED}")
             return 0
-        wake(place.state)
+        invocation.wake()
         made = show_run(store, born.id).run
         served = attended(store, place.state, now=invocation.now())
         if follow and served:
@@ -217,7 +216,7 @@ def merge(invocation: Invocation, *, run: str, message: str, yes: bool, dry_run:
         print_json({**worktree_json(done.kept), "into": done.into, "commit": done.commit, "dry_run": dry_run})
     elif done.commit is None:
         click.echo(f"{tree.handle}  {tree.branch} would be merged into {done.into} in {tree.repository}")
-        click.echo("nothing was changed (--dry-run)")
+        click.echo(UNCHANGED)
     else:
         click.echo(f"{tree.handle}  merged {tree.branch} into {done.into} as {done.commit[:7]} in {tree.repository}")
 
@@ -247,7 +246,7 @@ def discard(invocation: Invocation, *, run: str, yes: bool, dry_run: bool) -> in
     if invocation.as_json:
         print_json({**worktree_json(kept), "dry_run": dry_run})
     else:
-        click.echo("nothing was changed (--dry-run)" if dry_run else "removed")
+        click.echo(UNCHANGED if dry_run else "removed")
     return 0
 
 

@@ -37,14 +37,13 @@ COLUMNS = ("RUNS", "FAILED", "SUCCESS", "P50", "P95", "LATE P95", "WAIT P95", "S
 @click.pass_obj
 def stats_command(invocation: Invocation, *, job: str | None, by: str, since: str, until: str | None) -> None:
     """Show runs, failures, success rate, durations, lateness, waits and cost, of all jobs or of JOB."""
-    from rota.operations.jobs import project_timezone
     from rota.operations.stats.ranges import range_of
 
     if job is not None and by in ("job", "queue"):
         raise click.UsageError(f"--by {by} shows all jobs; leave out {job!r}")
     now = invocation.now()
     with invocation.store() as (_, store):
-        asked = range_of("", since, until or "", tz=project_timezone(store), now=now)
+        asked = range_of("", since, until or "", tz=invocation.zone(store), now=now)
         told, table = _read(store, asked, by=by, job=job, now=now)
     if invocation.as_json:
         print_json(told)
@@ -223,13 +222,12 @@ def spans_command(invocation: Invocation, *, name: str) -> None:
 
     A bar has a dot for waiting, - for the queue, + for gates and start, # for running and % for retrying.
     """
-    from rota.operations.jobs import project_timezone
     from rota.operations.stats.spans import spans_by_name, spans_json
 
     now = invocation.now()
     with invocation.store() as (place, store):
         view = spans_by_name(store, name, state=place.state, now=now)
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     if invocation.as_json:
         print_json(spans_json(view))
         return
@@ -276,14 +274,13 @@ def digest_command(invocation: Invocation, *, since: str | None) -> None:
 
     The key `digest` of a target sends the same at times of day.
     """
-    from rota.operations.jobs import project_timezone
     from rota.operations.status.digest import look_at_digest
     from rota.operations.status.heartbeat import heartbeat
     from rota.text import messages
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
         begin = read_instant(since, zone, now=now) if since else None
         digest = look_at_digest(store, beat=heartbeat(place.state), since=begin, zone=zone, now=now)
     if invocation.as_json:

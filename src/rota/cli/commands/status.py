@@ -67,12 +67,11 @@ def status_command(invocation: Invocation, *, strict: bool, loops: bool, poll: b
 
 
 def _poll_summary(invocation: Invocation, worker: str | None) -> int:
-    from rota.operations.jobs import project_timezone
     from rota.operations.status.summary import summarise, summary_json
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        found, zone = summarise(store, place.state, now=now, worker=worker), project_timezone(store)
+        found, zone = summarise(store, place.state, now=now, worker=worker), invocation.zone(store)
     if invocation.as_json:
         print_json(summary_json(found))
     else:
@@ -83,7 +82,6 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
-    from rota.operations.jobs import project_timezone
     from rota.operations.status.heartbeat import heartbeat
     from rota.operations.status.status import SystemView, look, system_json
 
@@ -93,7 +91,7 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
     try:
         if applied := invocation.applied():
             with invocation.store() as (_, store):
-                view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
+                view, zone = look(store, beat, now=invocation.now(), scope=place.scope), invocation.zone(store)
     except StateError as error:
         if not beat.answer or isinstance(error, DatabaseBusy | DatabaseReadOnly):
             raise
@@ -441,11 +439,10 @@ def ack_command(invocation: Invocation, *, what: tuple[str, ...], everything: bo
 
 
 def _needs(invocation: Invocation, place: "ProjectPaths", store: "Store") -> "tuple[AttentionItem, ...]":
-    from rota.operations.jobs import project_timezone
     from rota.operations.status.heartbeat import heartbeat
     from rota.operations.status.status import needs_of
 
-    beat, zone = heartbeat(place.state), project_timezone(store)
+    beat, zone = heartbeat(place.state), invocation.zone(store)
     return needs_of(store, beat=beat, zone=zone, now=invocation.now(), scope=place.scope)
 
 
@@ -503,15 +500,14 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
 @click.pass_obj
 def touch_command(invocation: Invocation, *, dry_run: bool) -> None:
     """Report activity: jobs with intervals by mode become active at once."""
-    from rota.engine.membership.control import wake
     from rota.operations.activity import current_mode, touch
 
     now = invocation.now()
-    with invocation.store() as (place, store):
+    with invocation.store() as (_, store):
         before = current_mode(store, now=now)
         if not dry_run:
             touch(store, now=now)
-            wake(place.state)
+            invocation.wake()
         after = current_mode(store, now=now)
     if invocation.as_json:
         print_json({"before": before, "mode": after, "dry_run": dry_run})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
 from rota.model.amounts import counted
 from rota.model.errors import CronInCharge, FileProblems, InvalidValue, Problem
@@ -180,9 +180,6 @@ def _remarks(remarks: "tuple[Remark, ...]") -> list[dict[str, Any]]:
     return [{"file": remark.file, "line": remark.line, "text": remark.message} for remark in remarks]
 
 
-NOTHING = "nothing was changed (--dry-run)"
-
-
 @click.group("takeover", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def takeover_command(ctx: click.Context) -> int:
@@ -228,7 +225,7 @@ def takeover_crontab(invocation: Invocation, *, dry_run: bool) -> None:
     click.echo(f"{what} {counted(len(planned.lines), 'line')} of the crontab with #rota#")
     click.echo(f"{'would add' if dry_run else 'added'} a line: {plain(planned.tick)}")
     if dry_run:
-        click.echo(NOTHING)
+        click.echo(UNCHANGED)
         return
     click.echo(f"{'wrote' if fresh else 'kept'} {place.folder / 'rota.yaml'}")
     _tell_standing(invocation, takeover.standing(place.state, invocation.environ))
@@ -264,7 +261,7 @@ def takeover_undo(invocation: Invocation, *, dry_run: bool) -> None:
         return
     would = "would run" if dry_run else "runs"
     click.echo(f"cron {would} {counted(len(journal.lines), 'line')} again; rota.yaml and the history stay")
-    click.echo(NOTHING if dry_run else "remove a service of this project with `rota service remove`")
+    click.echo(UNCHANGED if dry_run else "remove a service of this project with `rota service remove`")
 
 
 def _place(invocation: Invocation) -> "ProjectPaths":

@@ -45,13 +45,12 @@ UNKNOWN = "?"
 def usage_command(invocation: Invocation, *, by: str, since: str, job: str | None, as_csv: bool) -> None:
     """Show the usage of runs and direct calls. `?` is unknown; `≥` means that some runs reported no usage."""
     from rota.operations.budgets import By, look_at_usage, usage_json
-    from rota.operations.jobs import project_timezone
 
     if as_csv and invocation.as_json:
         raise click.UsageError("--csv and --json cannot be combined")
     now = invocation.now()
     with invocation.store() as (place, store):
-        tz = project_timezone(store)
+        tz = invocation.zone(store)
         begin = read_instant(since, tz, now=now)
         view = look_at_usage(store, by=By(by), since=begin, tz=tz, now=now, job=job, scope=place.scope)
     if invocation.as_json:
@@ -128,11 +127,10 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
         show_account,
         subscription_json,
     )
-    from rota.operations.jobs import project_timezone
 
     now = invocation.now()
     with invocation.store() as (_, store):
-        subscriptions, zone = list_subscriptions(store, now=now), project_timezone(store)
+        subscriptions, zone = list_subscriptions(store, now=now), invocation.zone(store)
         kept = [view for view in subscriptions if account in [one.name for one in view.budgets]]
         if kept:
             if invocation.as_json:

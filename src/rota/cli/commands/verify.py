@@ -103,11 +103,10 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
 def audit_command(invocation: Invocation, *, actor: str | None, since: str | None, limit: int) -> None:
     """Show the audit log of changes by commands, HTTP and tools, newest first. It is append-only."""
     from rota.operations.admin.audit import entry_json, read_trail
-    from rota.operations.jobs import project_timezone
 
     now = invocation.now()
     with invocation.store() as (_, store):
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
         begin = read_instant(since, zone, now=now) if since else None
         found = read_trail(store, limit=limit, since=begin, actor=actor)
     if invocation.listed(found, entry_json, none="no changes yet"):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import RotaGroup
 from rota.cli.output import Cell, Column, print_table
 from rota.rules.queue_order import say_takes
@@ -23,7 +23,6 @@ DOES = {
     (False, True): "would claim runs again",
 }
 """The state of a worker that is drained or not, now and in a dry run."""
-UNCHANGED = "nothing was changed (--dry-run)"
 COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
 
 
@@ -37,13 +36,12 @@ def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
 
 
 def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
-    from rota.operations.jobs import project_timezone
     from rota.operations.workers import read_labels, worker_json, worker_states
 
     wanted = read_labels(labels).items()
     with invocation.store() as (place, store):
         states = store.read(partial(worker_states, state=place.state))
-        zone = project_timezone(store)
+        zone = invocation.zone(store)
     found = [one for one in states if wanted <= one.worker.labels.items()]
     if invocation.listed(found, worker_json, none="no worker has that label" if labels else "no worker"):
         return
@@ -85,19 +83,16 @@ def resume(invocation: Invocation, *, name: str, dry_run: bool) -> None:
 
 
 def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool) -> None:
-    from rota.engine.membership.control import wake
     from rota.operations.group_actions import drain_worker
 
-    with invocation.store() as (place, store):
+    with invocation.changing(dry_run=dry_run) as store:
         changed = drain_worker(store, name, draining=draining, dry_run=dry_run)
-        wake(place.state)
     if invocation.as_json:
         print_json({"worker": name, "draining": draining, "changed": changed, "dry_run": dry_run})
         return
     already = "is already draining" if draining else "already claims runs"
     click.echo(f"{name} {DOES[draining, dry_run] if changed else already}")
-    if dry_run:
-        click.echo(UNCHANGED)
+    tell_unchanged(dry_run=dry_run)
 
 
 @workers_command.command("forget", cls=RotaCommand)
@@ -106,16 +101,13 @@ def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool)
 @click.pass_obj
 def forget(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     """Remove a dead worker from the list; its unfinished runs fail as worker_lost and are retried."""
-    from rota.engine.membership.control import wake
     from rota.operations.group_actions import forget_worker
 
-    with invocation.store() as (place, store):
-        ended = forget_worker(store, place.state, name, now=invocation.now(), dry_run=dry_run)
-        wake(place.state)
+    with invocation.changing(dry_run=dry_run) as store:
+        ended = forget_worker(store, invocation.place().state, name, now=invocation.now(), dry_run=dry_run)
     if invocation.as_json:
         print_json({"worker": name, "forgotten": not dry_run, "runs_failed": ended, "dry_run": dry_run})
         return
     done, failed = ("would be", "would fail") if dry_run else ("is", "failed")
     click.echo(f"{name} {done} forgotten" + (f"; {ended} of its runs {failed} as worker_lost" if ended else ""))
-    if dry_run:
-        click.echo(UNCHANGED)
+    tell_unchanged(dry_run=dry_run)
