@@ -26,7 +26,7 @@ from rota.model.amounts import counted
 from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
-from rota.model.serialize import run_json
+from rota.model.serialize import fields_json, run_json
 from rota.model.states import Reason, Status
 from rota.operations.activity import Pauses, pauses
 from rota.operations.dry_run import TickPreview
@@ -574,12 +574,9 @@ def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
 def preview_json(preview: TickPreview) -> dict[str, Any]:
     """Return what a tick would do as JSON."""
     return {
-        "changes": list(preview.changes),
-        "recovered": list(preview.recovered),
+        **fields_json(preview, "changes", "recovered"),
         **fired_json(preview.fired),
-        "claimed": list(preview.claimed),
-        "ready": preview.ready,
-        "file_problem": preview.file_problem,
+        **fields_json(preview, "claimed", "ready", "file_problem"),
     }
 
 

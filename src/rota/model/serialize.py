@@ -206,6 +206,11 @@ def to_shape(shape: type[T], record: object, **computed: Any) -> T:
     )
 
 
+def fields_json(record: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of a record in JSON, each under its own name."""
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
 def _plain(value: Any) -> Any:
     if type(value) in _AS_THEY_ARE:
         return value

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rota.engine.activity import PauseState, ProjectMode, everything_paused, mode_of, paused_jobs, project_mode
 from rota.model.clock import iso
 from rota.model.records import Job
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import fields_json, iso_or_none
 from rota.model.spec import Mode
 from rota.store.driver import Database, Store
 from rota.store.tables import activity, jobs
@@ -81,9 +81,7 @@ def _poll_json(view: PollView, *, now: datetime) -> dict[str, Any]:
         else {
             "at": iso(last.at),
             "age_seconds": round((now - last.at).total_seconds(), 3),
-            "ok": last.ok,
-            "detail": last.detail,
-            "run_id": last.run_id,
+            **fields_json(last, "ok", "detail", "run_id"),
             "data_at": iso_or_none(last.good_at),
         },
     }

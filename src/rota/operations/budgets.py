@@ -15,7 +15,7 @@ from rota.model.budgets import MILLION, Account, StoredWindow, Subscription, Win
 from rota.model.clock import iso
 from rota.model.errors import UnknownAccount, nearest
 from rota.model.records import Job
-from rota.model.serialize import iso_or_none, to_shape
+from rota.model.serialize import fields_json, iso_or_none, to_shape
 from rota.model.spec import JobSpec, Spend
 from rota.operations.jobs import find_job
 from rota.operations.project.locate import in_scope
@@ -302,20 +302,10 @@ def history_json(history: AccountHistory) -> dict[str, Any]:
     return {
         **account_json(history.view),
         "windows": [
-            {
-                "since": iso(past.window.since),
-                "until": iso(past.window.until),
-                "limit": past.limit,
-                "used": past.used,
-                "runs": past.runs,
-                "estimated": past.estimated,
-            }
+            fields_json(past.window, "since", "until") | fields_json(past, "limit", "used", "runs", "estimated")
             for past in history.windows
         ],
-        "spenders": [
-            {"job": by.job, "runs": by.runs, "used": by.used, "under_way": by.under_way, "estimated": by.estimated}
-            for by in history.spenders
-        ],
+        "spenders": [fields_json(by, "job", "runs", "used", "under_way", "estimated") for by in history.spenders],
     }
 
 

@@ -11,7 +11,7 @@ from rota.model.agents import ProviderHold, provider_of, provider_pool
 from rota.model.clock import iso, to_ms
 from rota.model.errors import ProviderNotHeld, nearest
 from rota.model.records import Run
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import fields_json
 from rota.model.states import Status
 from rota.rules.queue_order import Head, Pool, Shortage, shortage
 from rota.settings import BUILT_IN_POOLS
@@ -71,14 +71,7 @@ def pool_wait(db: Database, run: Run) -> PoolWait | None:
 
 def pool_json(view: PoolView) -> dict[str, Any]:
     """Return a pool as JSON."""
-    pool = view.pool
-    return {
-        "name": pool.name,
-        "capacity": pool.capacity,
-        "used": pool.used,
-        "declared": pool.declared,
-        "holders": list(view.holders),
-    }
+    return {**fields_json(view.pool, "name", "capacity", "used", "declared"), "holders": list(view.holders)}
 
 
 class HoldView(Struct, frozen=True):
@@ -149,14 +142,5 @@ def _release(db: Database, *, name: str, now: datetime) -> HoldView:
 
 def hold_json(view: HoldView) -> dict[str, Any]:
     """Return the hold of a provider as JSON."""
-    hold = view.hold
-    return {
-        "provider": hold.provider,
-        "until": iso_or_none(hold.until),
-        "stated": hold.stated,
-        "problem": hold.problem.value,
-        "why": hold.why,
-        "run": view.run,
-        "since": iso(hold.set_at),
-        "waiting": view.waiting,
-    }
+    hold = fields_json(view.hold, "provider", "until", "stated", "problem", "why")
+    return {**hold, "run": view.run, "since": iso(view.hold.set_at), "waiting": view.waiting}

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rota.engine.activity import PauseState, claiming_paused, everything_paused
 from rota.model.agents import provider_of
 from rota.model.records import Run
-from rota.model.serialize import iso_or_none, run_json
+from rota.model.serialize import fields_json, iso_or_none, run_json
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.activity import PauseJson, pause_json
@@ -141,7 +141,7 @@ def queue_json(view: QueueView) -> QueueViewJson:
         "ready": [_standing_json(one, view) for one in view.ready],
         "waiting": [_waiting_json(run, view) for run in view.waiting],
         "pools": [
-            {"name": pool.name, "capacity": pool.capacity, "used": pool.used, "holders": list(pool.holders)}
+            fields_json(pool, "name", "capacity", "used", "holders")
             for pool in view.pools.values()
             if pool.held_until is None
         ],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -434,17 +434,8 @@ def shorter(page: RunsPage, query: Query, *, count: int) -> RunsPage:
 
 
 def _asked(query: Query, cursor: str | None) -> RunFilter:
-    return {
-        "job": query.job,
-        "statuses": query.statuses,
-        "reasons": query.reasons,
-        "labels": query.labels,
-        "triggers": query.triggers,
-        "agent": query.agent,
-        "since": query.since,
-        "until": query.until,
-        **_position(query, cursor),
-    }
+    names = ("job", "statuses", "reasons", "labels", "triggers", "agent", "since", "until")
+    return cast("RunFilter", {name: getattr(query, name) for name in names} | _position(query, cursor))
 
 
 def _cursor(query: Query, last: Run | Said) -> str:

@@ -6,7 +6,16 @@ from typing import Any, TypedDict
 
 from rota.model.clock import iso
 from rota.model.records import Claim, Job
-from rota.model.serialize import DeliveryJson, RunJson, delivery_json, encode, iso_or_none, run_json, to_shape
+from rota.model.serialize import (
+    DeliveryJson,
+    RunJson,
+    delivery_json,
+    encode,
+    fields_json,
+    iso_or_none,
+    run_json,
+    to_shape,
+)
 from rota.model.states import Held, Status
 from rota.operations.activity import PauseJson, pause_json
 from rota.operations.groups import GroupJson, GroupView, group_json
@@ -204,12 +213,9 @@ def _work_json(claim: Claim) -> dict[str, Any]:
     item = claim.item
     return {
         "source": claim.source.title,
-        "claim": claim.claim,
-        "state": claim.state.value,
-        "item": None if item is None else {"id": item.id, "title": item.title, "url": item.url},
-        "asked_at": iso(claim.asked_at),
-        "claimed_at": iso_or_none(claim.claimed_at),
-        "told_at": iso_or_none(claim.told_at),
+        **fields_json(claim, "claim", "state"),
+        "item": None if item is None else fields_json(item, "id", "title", "url"),
+        **fields_json(claim, "asked_at", "claimed_at", "told_at"),
         "tries": claim.attempts,
         "error": claim.error,
     }

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from rota.engine.membership.locks import Life, life_here
-from rota.model.clock import from_ms, iso, to_ms
+from rota.model.clock import from_ms, to_ms
 from rota.model.errors import InvalidValue, UnknownWorker
 from rota.model.ids import new_id
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import fields_json, iso_or_none
 from rota.model.spec import Draw
 from rota.rules.queue_order import NAME, PoolFilter, takes_json
 from rota.store.driver import Database, Store
@@ -220,11 +220,9 @@ def remote_workers(db: Database) -> list[RemoteWorker]:
 def remote_json(one: RemoteWorker, *, now: datetime) -> dict[str, Any]:
     """Return a remote worker as JSON."""
     return {
-        "id": one.id,
-        "name": one.name,
+        **fields_json(one, "id", "name"),
         "remote": True,
         "registered": one.registered(now),
-        "registered_at": iso(one.registered_at),
-        "seen_at": iso(one.seen_at),
+        **fields_json(one, "registered_at", "seen_at"),
         "lost_after_seconds": int(one.lost_after.total_seconds()),
     }

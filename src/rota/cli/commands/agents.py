@@ -13,6 +13,7 @@ from rota.cli.output import Cell, Column, print_pairs, print_table
 from rota.model.agents import Access, provider_pool
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, ProjectMissing
+from rota.model.serialize import fields_json
 from rota.text.ansi import plain
 from rota.text.format import ago
 from rota.text.jobs import say_hold
@@ -375,17 +376,8 @@ def _show(invocation: Invocation) -> None:
 
     tools = tools_of(_uncalled)
     if invocation.as_json:
-        told = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": tool.input_schema,
-                "output_schema": tool.output_schema,
-                "annotations": tool.annotations,
-            }
-            for tool in tools
-        ]
-        print_json({"tools": told})
+        shown = ("name", "description", "input_schema", "output_schema", "annotations")
+        print_json({"tools": [fields_json(tool, *shown) for tool in tools]})
         return
     width = max(len(tool.name) for tool in tools)
     for tool in tools:

@@ -14,6 +14,7 @@ from rota.cli.output import direct_stream
 from rota.model.amounts import counted, sized
 from rota.model.clock import say_duration
 from rota.model.errors import NotApplied, ProjectMissing
+from rota.model.serialize import fields_json
 from rota.operations.verify.report import report_json
 from rota.text.ansi import plain
 
@@ -71,9 +72,7 @@ def restore_command(invocation: Invocation, *, file: Path, force: bool, dry_run:
                 "state": str(told.state),
                 "host": told.manifest.host,
                 "made_at": told.manifest.made_at,
-                "jobs": told.jobs,
-                "instants": told.instants,
-                "queued": told.queued,
+                **fields_json(told, "jobs", "instants", "queued"),
                 "aside": str(told.aside) if told.aside else None,
                 "file_kept": told.file_kept,
             }

@@ -11,7 +11,7 @@ import click
 from rota.cli.invocation import Invocation, print_json
 from rota.model.amounts import counted
 from rota.model.clock import iso
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import fields_json
 from rota.model.spec import SessionMode
 from rota.rules.admission import Defer, Refuse, Skip
 from rota.rules.budgets import judge, say_amount, say_used
@@ -188,20 +188,11 @@ def _as_json(found: "DryRunReport") -> dict[str, Any]:
         "job": found.spec.name,
         "applied": found.applied,
         "kind": found.spec.work.kind.value,
-        "argv": list(found.argv),
-        "cwd": found.cwd,
-        "params": dict(found.params),
-        "environment": list(found.environment),
-        "conditions": [
-            {"title": one.title, "answer": one.answer, "detail": one.detail, "took_ms": one.took_ms}
-            for one in found.conditions
-        ],
+        **fields_json(found, "argv", "cwd", "params", "environment"),
+        "conditions": [fields_json(one, "title", "answer", "detail", "took_ms") for one in found.conditions],
         "budgets": [charge_json(one) for one in found.charges],
         "work": peeked_json(found.work),
-        "pools": [
-            {"name": one.name, "capacity": one.capacity, "used": one.used, "held_until": iso_or_none(one.held_until)}
-            for one in found.pools
-        ],
+        "pools": [fields_json(one, "name", "capacity", "used", "held_until") for one in found.pools],
         "agent": _agent_json(found),
         "obstacles": _obstacles(found),
     }
@@ -216,7 +207,5 @@ def _agent_json(found: "DryRunReport") -> dict[str, Any] | None:
         "adapter": asked.work.adapter,
         "version": asked.version or None,
         "model": asked.work.model,
-        "workspace": asked.workspace,
-        "session": asked.session,
-        "prompt": asked.prompt,
+        **fields_json(asked, "workspace", "session", "prompt"),
     }

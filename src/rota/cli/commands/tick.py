@@ -12,8 +12,7 @@ import click
 from rota.cli.errors import FILE
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import background_streams, release_stream
-from rota.model.clock import iso
-from rota.model.serialize import run_json
+from rota.model.serialize import fields_json, run_json
 from rota.operations.admin.service import own_program
 
 if TYPE_CHECKING:
@@ -142,17 +141,10 @@ def report_json(report: "TickReport") -> dict[str, Any]:
 
     return {
         "dry_run": False,
-        "left_to": report.left_to,
-        "pid": report.pid,
-        "enabled": report.enabled,
-        "recovered": report.recovered,
+        **fields_json(report, "left_to", "pid", "enabled", "recovered"),
         **fired_json(report.fired),
         "finished": [run_json(run) for run in report.finished],
-        "carried": list(report.carried),
-        "ready": report.ready,
-        "next_at": iso(report.next_at) if report.next_at else None,
-        "problems": list(report.problems),
-        "file_problem": report.file_problem,
+        **fields_json(report, "carried", "ready", "next_at", "problems", "file_problem"),
     }
 
 

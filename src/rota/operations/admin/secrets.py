@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.notifications import Target
-from rota.model.serialize import encode
+from rota.model.serialize import encode, fields_json
 from rota.model.spec import JobSpec, SecretOrigin
 from rota.model.store_url import secrets_of
 from rota.operations.project.locate import make_state
@@ -234,12 +234,5 @@ def _write(path: Path, text: str) -> None:
 
 def secret_json(view: SecretView) -> dict[str, Any]:
     """Return a secret as JSON, without its value."""
-    return {
-        "name": view.name,
-        "source": view.source.value,
-        "origin": view.origin or None,
-        "jobs": list(view.jobs),
-        "targets": list(view.targets),
-        "sections": list(view.sections),
-        "store": view.store,
-    }
+    shape = fields_json(view, "name", "source", "origin", "jobs", "targets", "sections", "store")
+    return {**shape, "origin": view.origin or None}

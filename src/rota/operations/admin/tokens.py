@@ -12,9 +12,9 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from rota.model.clock import Clock, iso
+from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RotaError, UnknownToken, nearest
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import to_shape
 from rota.operations.admin.access import TOKEN_BYTES, Caller, Scope, check_name
 from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import tokens
@@ -60,18 +60,7 @@ class TokenJson(TypedDict):
 
 def token_json(token: AccessToken, *, now: datetime) -> TokenJson:
     """Return a token as JSON."""
-    return {
-        "token": token.number,
-        "name": token.name,
-        "scope": token.scope,
-        "state": state_of(token, now=now).value,
-        "created_by": token.created_by,
-        "created_at": iso(token.created_at),
-        "expires_at": iso_or_none(token.expires_at),
-        "last_used_at": iso_or_none(token.last_used_at),
-        "revoked_at": iso_or_none(token.revoked_at),
-        "revoked_by": token.revoked_by,
-    }
+    return to_shape(TokenJson, token, token=token.number, state=state_of(token, now=now))
 
 
 def state_of(token: AccessToken, *, now: datetime) -> TokenState:

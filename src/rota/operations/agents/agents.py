@@ -19,7 +19,7 @@ from rota.engine.transactions.agents import note_check
 from rota.model.agents import Certification
 from rota.model.errors import FileProblems, RotaError, UnknownAgent, nearest
 from rota.model.records import Job, Run
-from rota.model.serialize import run_json
+from rota.model.serialize import fields_json, run_json
 from rota.model.spec import AgentChoice, AgentWork, JobSpec
 from rota.operations.budgets import SubscriptionView, subscription_json, subscription_views
 from rota.operations.capacity import HoldView, hold_json, hold_views
@@ -344,19 +344,15 @@ def _certified(view: AgentView) -> bool | None:
 def _agent_json(view: AgentView) -> dict[str, Any]:
     agent, probed = view.known, view.found
     return {
-        "name": agent.name,
-        "adapter": agent.adapter,
+        **fields_json(agent, "name", "adapter"),
         "provider": agent.provider or None,
         "account": agent.account or None,
         "login_folder": next(iter(view.login.values()), None),
-        "models": list(agent.models),
-        "access": list(agent.access),
+        **fields_json(agent, "models", "access"),
         "path": probed.path,
         "version": probed.version or None,
         "certified": _certified(view),
-        "logged_in": probed.logged_in,
-        "headless": probed.headless,
-        "problem": probed.problem,
+        **fields_json(probed, "logged_in", "headless", "problem"),
         "remedy": view.remedy or None,
         "running": view.running,
         "max_concurrent": agent.max_concurrent,

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from rota.agents.adapter import Adapter
 from rota.model.agents import Access, AgentTask, Attempted, Certification
-from rota.model.clock import iso
 from rota.model.errors import InvalidValue
+from rota.model.serialize import to_shape
 from rota.operations.agents.agents import AgentView, environment_of
 from rota.operations.project.locate import ProjectPaths
 from rota.store.driver import Database, Store
@@ -339,14 +339,7 @@ def certification_json(made: Certification | None, version: str) -> Certificatio
     if made is None:
         return None
     attempts = {name: each.value for name, each in made.attempts.items()}
-    return {
-        "adapter": made.adapter,
-        "version": made.version,
-        "at": iso(made.at),
-        "passed": made.passed,
-        "current": made.version == version,
-        "attempts": attempts,
-    }
+    return to_shape(CertificationJson, made, current=made.version == version, attempts=attempts)
 
 
 def certified_json(made: Sequence[Certification]) -> dict[str, Any]:

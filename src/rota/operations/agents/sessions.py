@@ -18,10 +18,10 @@ from rota.engine.membership.locks import read_worker
 from rota.engine.transactions.insert import RunRef
 from rota.model.agents import AgentInvocation, AgentTask
 from rota.model.chats import Reply
-from rota.model.clock import iso
 from rota.model.errors import InvalidValue, RunUnfinished, SessionUnusable
 from rota.model.questions import Door
 from rota.model.records import Run, Worktree
+from rota.model.serialize import to_shape
 from rota.model.spec import PROMPT_LIMIT, AgentWork
 from rota.model.states import Status, Trigger
 from rota.operations.jobs import find_job
@@ -70,14 +70,7 @@ class OpenSessionJson(TypedDict):
 
 def session_json(opened: OpenSession) -> OpenSessionJson:
     """Return a session as JSON."""
-    return {
-        "run": opened.run.handle,
-        "adapter": opened.adapter,
-        "session": opened.session,
-        "folder": opened.folder,
-        "argv": list(opened.argv),
-        "env": dict(opened.env),
-    }
+    return to_shape(OpenSessionJson, opened, run=opened.run.handle)
 
 
 class StoredSessionJson(TypedDict):
@@ -95,16 +88,7 @@ class StoredSessionJson(TypedDict):
 
 def stored_session_json(one: StoredSession) -> StoredSessionJson:
     """Return a stored session as JSON."""
-    return {
-        "job": one.job,
-        "adapter": one.adapter,
-        "session": one.session,
-        "run": one.run,
-        "turns": one.turns,
-        "usd": one.usd,
-        "began_at": iso(one.began_at),
-        "used_at": iso(one.used_at),
-    }
+    return to_shape(StoredSessionJson, one)
 
 
 def reset_session(store: Store, name: str, *, now: datetime, dry_run: bool = False) -> StoredSession:

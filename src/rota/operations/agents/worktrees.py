@@ -13,7 +13,7 @@ from msgspec import Struct
 from rota.declare.include import files_of
 from rota.model.errors import WorkspaceFailed, WorktreeRefused
 from rota.model.records import Worktree
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import fields_json, to_shape
 from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import find_run
 from rota.runners import worktree as git
@@ -98,23 +98,9 @@ class WorktreeJson(TypedDict):
 
 def worktree_json(kept: KeptWorktree) -> WorktreeJson:
     """Return a kept worktree as JSON."""
-    tree, content = kept.tree, kept.content
-    return {
-        "run": tree.handle,
-        "branch": tree.branch,
-        "path": tree.path,
-        "repository": tree.repository,
-        "base": tree.base,
-        "made_at": iso_or_none(tree.made_at),
-        "kept_at": iso_or_none(tree.kept_at),
-        "kept_why": tree.kept_why,
-        "commits": None if content is None else content.commits,
-        "files": None if content is None else content.files,
-        "insertions": None if content is None else content.insertions,
-        "deletions": None if content is None else content.deletions,
-        "uncommitted": None if content is None else content.uncommitted,
-        "problem": kept.problem or None,
-    }
+    figures = ("commits", "files", "insertions", "deletions", "uncommitted")
+    content = dict.fromkeys(figures) if kept.content is None else fields_json(kept.content, *figures)
+    return to_shape(WorktreeJson, kept.tree, run=kept.tree.handle, problem=kept.problem or None, **content)
 
 
 def show_worktree(store: Store, handle: str) -> KeptWorktree:

@@ -7,10 +7,9 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from rota.model.clock import iso
 from rota.model.errors import UnknownGrant
 from rota.model.questions import Grant
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import to_shape
 from rota.operations.jobs import find_job
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, grants, jobs
@@ -46,21 +45,7 @@ class GrantJson(TypedDict):
 def grant_json(view: GrantView) -> GrantJson:
     """Return a grant as JSON."""
     grant = view.grant
-    return {
-        "grant": grant.number,
-        "state": view.state,
-        "job": grant.job,
-        "call": dict(grant.call),
-        "definition": grant.digest,
-        "question": grant.question,
-        "granted_by": grant.granted_by,
-        "granted_at": iso(grant.granted_at),
-        "expires_at": iso(grant.expires_at),
-        "uses": grant.uses,
-        "last_used_at": iso_or_none(grant.last_used_at),
-        "revoked_at": iso_or_none(grant.revoked_at),
-        "revoked_by": grant.revoked_by,
-    }
+    return to_shape(GrantJson, grant, grant=grant.number, state=view.state, definition=grant.digest)
 
 
 def list_grants(store: Store, *, now: datetime, job: str | None = None, limit: int = LISTED) -> Sequence[GrantView]:

@@ -1,17 +1,15 @@
 """Questions as lists and JSON."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from rota.model.clock import iso
 from rota.model.errors import UnknownQuestion
 from rota.model.questions import Question, QuestionState, Subject
 from rota.model.records import Job
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import to_shape
 from rota.operations.jobs import find_job
 from rota.store.driver import Database, Store
 from rota.store.tables import jobs, questions
@@ -54,28 +52,14 @@ class QuestionJson(TypedDict):
 
 def question_json(question: Question) -> QuestionJson:
     """Return a question as JSON."""
-    return {
-        "question": question.number,
-        "state": question.state.value,
-        "subject": question.subject.value,
-        "job": question.job,
-        "run": question.run,
-        "text": question.text,
-        "choices": list(question.choices),
-        "default": question.fallback,
-        "call": dict(question.call) or None,
-        "digest": question.digest,
-        "answerers": list(question.allowed),
-        "asked_by": question.asked_by,
-        "asked_at": iso(question.asked_at),
-        "expires_at": iso_or_none(question.expires_at),
-        "answer": question.answer,
-        "answered_by": question.answered_by,
-        "door": question.door and question.door.value,
-        "ended_at": iso_or_none(question.ended_at),
-        "why": question.why,
-        "continues": question.continues,
-    }
+    return to_shape(
+        QuestionJson,
+        question,
+        question=question.number,
+        default=question.fallback,
+        call=dict(question.call) or None,
+        answerers=question.allowed,
+    )
 
 
 def find_question(db: Database, number: int) -> Question:
@@ -117,8 +101,3 @@ def _show(db: Database, *, number: int) -> QuestionView:
     question = find_question(db, number)
     proposed = question.subject is Subject.PROPOSAL and question.is_open
     return QuestionView(question, jobs.job_by_id(db, question.job_id) if proposed else None)
-
-
-def is_late(question: Question, now: datetime) -> bool:
-    """Return whether the time of an open question is over."""
-    return question.is_open and question.expires_at is not None and question.expires_at <= now

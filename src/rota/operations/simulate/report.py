@@ -11,6 +11,7 @@ from msgspec import Struct
 from rota.model.agents import provider_of
 from rota.model.budgets import Account, Unit
 from rota.model.clock import MILLISECOND, from_ms, iso
+from rota.model.serialize import fields_json
 from rota.model.spec import Kind
 from rota.operations.project.locate import in_scope
 from rota.operations.simulate.model import CapacityLevel, SimEngine, SimJob, SimWindow
@@ -233,16 +234,9 @@ def summed_cost(report: SimulationReport) -> dict[str, int]:
 
 
 def _job_view(report: SimulationReport, job: JobReport) -> dict[str, Any]:
+    counts = ("name", "fires", "runs", "retries", "ends", "skipped", "waits", "unfinished", "paused")
     return {
-        "name": job.name,
-        "fires": job.fires,
-        "runs": job.runs,
-        "retries": job.retries,
-        "ends": job.ends,
-        "skipped": dict(job.skipped),
-        "waits": dict(job.waits),
-        "unfinished": job.unfinished,
-        "paused": job.paused,
+        **fields_json(job, *counts),
         "takes_seconds": job.takes.duration.total_seconds(),
         "takes_known": job.takes.known,
         "running_seconds": job.running.total_seconds(),
@@ -269,34 +263,23 @@ def _calls(report: SimulationReport) -> dict[str, Any]:
         if against is None
         else {
             "interval_seconds": against.interval.total_seconds(),
-            "calls": against.calls,
-            "a_day": against.a_day,
+            **fields_json(against, "calls", "a_day"),
             "total": against.a_day * report.days,
         },
     }
 
 
 def _account_view(report: AccountReport) -> dict[str, Any]:
-    account = report.account
     return {
-        "name": account.name,
-        "unit": account.unit.value,
-        "limit": account.limit,
-        "per": account.per.value,
-        "policy": account.policy.value,
+        **fields_json(report.account, "name", "unit", "limit", "per", "policy"),
         "most": report.most,
-        "windows": [
-            {"since": iso(each.window.since), "until": iso(each.window.until), "used": each.used}
-            for each in report.windows
-        ],
+        "windows": [{**fields_json(each.window, "since", "until"), "used": each.used} for each in report.windows],
     }
 
 
 def _level_view(level: LevelReport) -> dict[str, Any]:
     return {
-        "name": level.name,
-        "capacity": level.capacity,
-        "peak": level.peak,
+        **fields_json(level, "name", "capacity", "peak"),
         "mean": round(level.mean, 3),
         "share_full": round(level.share_full, 5),
         "longest_wait_seconds": level.longest_wait.total_seconds(),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from rota.model.clock import MILLISECOND, iso
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import iso_or_none, to_shape
 from rota.operations.stats.costs import CostStats
 from rota.operations.stats.ranges import ONE_DAY, ONE_HOUR, Point, StatRange, Step
 from rota.operations.stats.stats import JobStats, OneJobStats, OverviewStats, QueueStats, mean_queue, skipped_and_failed
@@ -180,36 +180,19 @@ class QueueStatsJson(TypedDict):
 
 def range_json(asked: StatRange) -> RangeJson:
     """Return a time as JSON."""
-    return {
-        "name": asked.name,
-        "since": iso(asked.since),
-        "until": iso(asked.until),
-        "step": asked.step.value,
-        "timezone": asked.timezone,
-    }
+    return to_shape(RangeJson, asked)
 
 
 def figures_json(found: Figures) -> FiguresJson:
     """Return figures as JSON."""
-    return {
-        "runs": found.runs,
-        "completed": found.completed,
-        "failed": found.failed,
-        "skipped": found.skipped,
-        "cancelled": found.cancelled,
-        "late": found.late,
-        "success_rate": None if found.success_rate is None else round(found.success_rate, 4),
-        "duration_p50_ms": _ms(found.duration_p50),
-        "duration_p95_ms": _ms(found.duration_p95),
-        "lateness_p50_ms": _ms(found.lateness_p50),
-        "lateness_p95_ms": _ms(found.lateness_p95),
-        "wait_p50_ms": _ms(found.wait_p50),
-        "wait_p95_ms": _ms(found.wait_p95),
-        "paid_runs": found.paid_runs,
-        "requests": found.requests,
-        "tokens": found.tokens,
-        "usd_millionths": found.usd,
-    }
+    measured = (f"{what}_{part}" for what in ("duration", "lateness", "wait") for part in ("p50", "p95"))
+    return to_shape(
+        FiguresJson,
+        found,
+        success_rate=None if found.success_rate is None else round(found.success_rate, 4),
+        usd_millionths=found.usd,
+        **{f"{name}_ms": _ms(getattr(found, name)) for name in measured},
+    )
 
 
 def _ms(length: timedelta | None) -> int | None:
@@ -225,9 +208,7 @@ def overview_json(found: OverviewStats) -> OverviewStatsJson:
     return {
         "range": range_json(found.range),
         "figures": figures_json(found.figures),
-        "compared": [
-            {"name": one.name, "value": one.value, "usual": one.usual, "days": list(one.days)} for one in found.compared
-        ],
+        "compared": [to_shape(ComparedJson, one) for one in found.compared],
         "points": _points(found.points),
         "counted_from": iso_or_none(found.counted_from),
     }
@@ -268,7 +249,7 @@ def job_json(found: OneJobStats) -> JobStatsJson:
             for week in found.weeks
             if (reasons := skipped_and_failed(week.tally))
         ],
-        "changes": [{"version": change.version, "at": iso(change.at)} for change in found.changes],
+        "changes": [to_shape(ChangeJson, change) for change in found.changes],
     }
 
 
@@ -281,7 +262,7 @@ def costs_json(found: CostStats) -> CostsJson:
         "total": sum(part.total for part in found.parts),
         "figures": figures_json(found.figures),
         "steps": [iso(point.at) for point in found.points],
-        "parts": [{"name": part.name, "total": part.total, "amounts": list(part.amounts)} for part in found.parts],
+        "parts": [to_shape(CostPartJson, part) for part in found.parts],
         "usd_per_completed_run": found.per_completed,
         "most_expensive": [
             {"run": one.run.handle, "finished_at": iso_or_none(one.run.finished_at), "usd_millionths": one.usd}

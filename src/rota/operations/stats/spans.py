@@ -11,6 +11,7 @@ from msgspec import Struct
 from rota.model.clock import MILLISECOND, iso
 from rota.model.errors import UnknownGroup, UnknownJob, UnknownRun
 from rota.model.records import Group, Run
+from rota.model.serialize import to_shape
 from rota.model.spec import GroupMode
 from rota.model.states import Held, Status, Trigger, WaitingFor
 from rota.operations.explain import holding
@@ -176,25 +177,13 @@ def spans_json(view: SpansView) -> SpansJson:
         "open": view.open,
         "totals": {phase: length // MILLISECOND for phase, length in view.totals.items()},
         "runs": [
-            {
-                "run": row.run.handle,
-                "id": row.run.id,
-                "place": row.run.place,
-                "attempt": row.run.attempt,
-                "status": row.run.status.shown.value,
-                "reason": row.run.reason,
-                "spans": [
-                    {
-                        "phase": span.phase,
-                        "since": iso(span.since),
-                        "until": iso(span.until),
-                        "ms": span.length // MILLISECOND,
-                        "open": span.open,
-                        "held": span.held,
-                    }
-                    for span in row.spans
-                ],
-            }
+            to_shape(
+                SpanRowJson,
+                row.run,
+                run=row.run.handle,
+                status=row.run.status.shown,
+                spans=[to_shape(SpanJson, span, ms=span.length // MILLISECOND) for span in row.spans],
+            )
             for row in view.rows
         ],
     }

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from rota.model.attention import Attention
 from rota.model.clock import iso
 from rota.model.records import Job, Run, cut
+from rota.model.serialize import to_shape
 from rota.operations.budgets import AccountView, account_views
 from rota.operations.status.heartbeat import Heartbeat
 from rota.operations.status.status import needs_at
@@ -130,7 +131,10 @@ def build(db: Database, since: datetime, until: datetime, *, items: Sequence[Att
         "more_agents": max(len(agents) - AGENT_RUNS, 0),
         "failed": [_failure_json(run) for run in queue.runs_of(db, failed[:FAILURES])],
         "more_failed": max(failures - FAILURES, 0) if len(failed) > FAILURES else 0,
-        "attention": [_item_json(item) for item in items[:ITEMS]],
+        "attention": [
+            to_shape(ItemJson, item, what=cut(item.what, TEXT) or "", about=item.subject or None)
+            for item in items[:ITEMS]
+        ],
         "more_attention": max(len(items) - ITEMS, 0),
         "budgets": [_budget_json(view) for view in account_views(db, now=until)[:BUDGETS] if view.declared],
     }
@@ -175,17 +179,6 @@ def _agent_json(db: Database, job: Job, run: Run) -> AgentRunJson:
 def _failure_json(run: Run) -> FailureJson:
     reason = run.reason.value if run.reason else None
     return {"run": run.handle, "reason": reason, "error": cut(run.error or "", TEXT) or None}
-
-
-def _item_json(item: Attention) -> ItemJson:
-    return {
-        "topic": item.topic,
-        "name": item.name,
-        "kind": item.kind.value,
-        "what": cut(item.what, TEXT) or "",
-        "command": item.command,
-        "about": item.subject or None,
-    }
 
 
 def _budget_json(view: AccountView) -> BudgetUseJson:

@@ -16,7 +16,7 @@ from rota.model.attention import Attention
 from rota.model.clock import iso
 from rota.model.errors import NoScheduler, StateError
 from rota.model.records import Abandoned, Run
-from rota.model.serialize import iso_or_none, run_json
+from rota.model.serialize import fields_json, iso_or_none, run_json
 from rota.model.spec import Mode
 from rota.model.states import Held
 from rota.operations.activity import CadenceView, Pauses, cadence_json, look_at_cadence, pause_json, pauses
@@ -154,12 +154,9 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "enabled": answer.get("enabled"),
         "slots": answer.get("concurrency"),
         "slots_taken": answer.get("slots_taken"),
-        "file_problem": answer.get("file_problem"),
-        "storage_problem": answer.get("storage_problem"),
-        "damage": answer.get("damage"),
-        "failing": answer.get("failing"),
-        "stopping": answer.get("stopping"),
-        "http": answer.get("http"),
+        **{
+            key: answer.get(key) for key in ("file_problem", "storage_problem", "damage", "failing", "stopping", "http")
+        },
         "workers": [worker_json(worker) for worker in view.heartbeat.workers],
         "paused": pause_json(everything.since, everything.until, reason=everything.reason) if everything else None,
         "paused_jobs": [
@@ -168,10 +165,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         ],
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
-        "attention": [
-            {"name": one.name, "kind": one.kind.value, "what": one.what, "command": one.command}
-            for one in view.attention
-        ],
+        "attention": [fields_json(one, "name", "kind", "what", "command") for one in view.attention],
         "acknowledged": [need_json(need) for need in view.seen],
         "running": [run_json(run) for run in view.running],
         "abandoned": [

@@ -12,7 +12,7 @@ from rota.model import errors
 from rota.model.clock import EPOCH, iso
 from rota.model.proposals import Author
 from rota.model.records import RESULT_LIMIT, Run
-from rota.model.serialize import iso_or_none, run_json
+from rota.model.serialize import fields_json, iso_or_none
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.explain import explain
 from rota.operations.jobs import JobView, job_view, list_jobs, made_by
@@ -88,15 +88,11 @@ def job_answer(view: JobView, maker: Author, *, task_limit: int = SHORT) -> Answ
 
 def run_answer(run: Run) -> Answer:
     """Return a run in short."""
-    shape = run_json(run)
     return {
-        "run": shape["run"],
-        "run_id": shape["id"],
-        "status": shape["status"],
-        "reason": shape["reason"],
-        "scheduled_for": shape["scheduled_for"],
-        "started_at": shape["started_at"],
-        "finished_at": shape["finished_at"],
+        "run": run.handle,
+        "run_id": run.id,
+        "status": run.status.shown.value,
+        **fields_json(run, "reason", "scheduled_for", "started_at", "finished_at"),
         "summary": quoted(run.result_summary, f"result of {run.handle}") if run.result_summary else None,
         "error": quoted(run.error, f"error of {run.handle}") if run.error else None,
     }

@@ -7,6 +7,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from rota.model.serialize import fields_json
+
 MAX_LISTED = 200
 
 
@@ -110,9 +112,6 @@ def report_json(report: AuditReport) -> dict[str, Any]:
     return {
         "clean": report.clean,
         "checked": asdict(report.checked),
-        "violations": [
-            {"check": each.check.value, "job": each.job, "run": each.run, "text": each.text}
-            for each in report.violations
-        ],
+        "violations": [fields_json(each, "check", "job", "run", "text") for each in report.violations],
         "notes": list(report.notes),
     }
