@@ -32,6 +32,8 @@ from rota.rules.schedule.preview import NOTICED, coming_fires
 from rota.store.driver import Database, Store
 from rota.store.tables import jobs, queue, run_queries
 
+ANSWERED = ("file_problem", "storage_problem", "damage", "failing", "stopping", "http")
+"""The parts of the scheduler's answer that are shown as they are."""
 QUEUE_SHOWN = 1000
 NEXT_SHOWN = 5
 STOP_TIMEOUT_SECONDS = 10.0  # a busy machine answers late; a received stop must not be reported as stalled
@@ -154,9 +156,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "enabled": answer.get("enabled"),
         "slots": answer.get("concurrency"),
         "slots_taken": answer.get("slots_taken"),
-        **{
-            key: answer.get(key) for key in ("file_problem", "storage_problem", "damage", "failing", "stopping", "http")
-        },
+        **{key: answer.get(key) for key in ANSWERED},
         "workers": [worker_json(worker) for worker in view.heartbeat.workers],
         "paused": pause_json(everything.since, everything.until, reason=everything.reason) if everything else None,
         "paused_jobs": [
