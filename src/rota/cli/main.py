@@ -1,7 +1,8 @@
 """The command `rota`: a table of commands, each imported only when it is used."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -250,6 +251,22 @@ class RotaGroup(RotaCommand, click.Group):
         rows = [(name, self.commands[name].get_short_help_str(MAX_SUMMARY_LENGTH)) for name in sorted(self.commands)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def listing_group(name: str, *, metavar: str = "[COMMAND …]") -> Callable[[Callable[..., None]], RotaGroup]:
+    """Return a decorator for a command with subcommands; without one, the function lists what they are about."""
+
+    def decorate(listing: Callable[..., None]) -> RotaGroup:
+        @wraps(listing)
+        def run(ctx: click.Context, /, **params: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                listing(ctx.ensure_object(Invocation), **params)
+
+        return click.group(name, cls=RotaGroup, invoke_without_command=True, subcommand_metavar=metavar)(
+            click.pass_context(run)
+        )
+
+    return decorate
 
 
 @click.command("help", cls=RotaCommand)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import Cell, Column, print_pairs, print_table
 from rota.model.agents import Access, provider_pool
 from rota.model.amounts import counted
@@ -33,30 +33,12 @@ SPARE = frozenset({"PROGRAM", "HEADLESS", "CERTIFIED"})
 """Columns that a narrow terminal omits; `rota agents check` prints all."""
 
 
-@click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def agents_command(ctx: click.Context) -> None:
+@listing_group("agents")
+def agents_command(invocation: Invocation) -> None:
     """List agents: program, version, login, provider holds, running runs and last result.
 
     Each program is searched for as its runs would find it. No model is called, so the command costs nothing.
     """
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation))
-
-
-def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
-    from rota.operations.agents.agents import look_at_agents
-
-    place = invocation.place()
-    with ExitStack() as stack:
-        store = None
-        if invocation.applied():
-            _, store = stack.enter_context(invocation.store())
-        view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
-        return view, invocation.zone(store) if store is not None else "UTC"
-
-
-def _list(invocation: Invocation) -> None:
     from rota.operations.agents.agents import agents_json
 
     view, zone = _look(invocation)
@@ -75,6 +57,18 @@ def _list(invocation: Invocation) -> None:
     for one in view.agents:
         _tell_remedy(one)
     _tell_subscriptions(view, zone, now=invocation.now())
+
+
+def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
+    from rota.operations.agents.agents import look_at_agents
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        if invocation.applied():
+            _, store = stack.enter_context(invocation.store())
+        view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
+        return view, invocation.zone(store) if store is not None else "UTC"
 
 
 def _tell_problem(view: "AgentsView") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import COLOURS, Cell, Column, coloured, print_table
 from rota.model.serialize import run_json
 from rota.model.spec import GroupMode, Member, OnFailure
@@ -19,15 +19,9 @@ from rota.text.ansi import plain
 from rota.text.format import briefly, day_time, full_time
 
 
-@click.group("groups", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def groups_command(ctx: click.Context) -> None:
+@listing_group("groups")
+def groups_command(invocation: Invocation) -> None:
     """List groups with the status of their newest run and its members."""
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation))
-
-
-def _list(invocation: Invocation) -> None:
     from rota.operations.groups import line_json, list_groups
 
     with invocation.store() as (_, store):

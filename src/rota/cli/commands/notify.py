@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
 from rota.model.notifications import Channel, DeliveryStatus
@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     from rota.operations.notifications import TargetView
 
 
-@click.group("notify", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def notify_command(ctx: click.Context) -> None:
+@listing_group("notify")
+def notify_command(invocation: Invocation) -> None:
     """List notification targets: channel, events, and whether deliveries succeed."""
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation))
-
-
-def _list(invocation: Invocation) -> None:
     from rota.operations.notifications import list_targets, target_json
 
     with invocation.store() as (_, store):
@@ -105,7 +99,7 @@ SHORT = 8
 """How many of the last characters of an id are shown."""
 
 
-@click.group("deliveries", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[retry …]")
+@listing_group("deliveries", metavar="[retry …]")
 @click.option("--failed", is_flag=True, help="Only notifications that failed permanently.")
 @click.option("--pending", is_flag=True, help="Only notifications that are not sent yet.")
 @click.option("--job", metavar="JOB", help="Only notifications about this job, or this run (JOB:NUMBER).")
@@ -118,23 +112,14 @@ SHORT = 8
     show_default=True,
     help="Maximum number of notifications, newest first.",
 )
-@click.pass_context
 def deliveries_command(
-    ctx: click.Context, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
-) -> None:
-    """List notifications, newest first: target, attempts, result."""
-    if ctx.invoked_subcommand is not None:
-        return
-    if failed and pending:
-        raise click.UsageError("--failed and --pending cannot be combined")
-    _list_deliveries(ctx.ensure_object(Invocation), failed=failed, pending=pending, job=job, target=target, limit=limit)
-
-
-def _list_deliveries(
     invocation: Invocation, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
 ) -> None:
+    """List notifications, newest first: target, attempts, result."""
     from rota.operations.notifications import list_deliveries
 
+    if failed and pending:
+        raise click.UsageError("--failed and --pending cannot be combined")
     status = DeliveryStatus.FAILED if failed else DeliveryStatus.PENDING if pending else None
     with invocation.store() as (_, store):
         found = list_deliveries(store, status=status, about=job, target=target, limit=limit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import Column, print_pairs, print_table
 from rota.model.questions import Door, Question, QuestionState
 from rota.model.records import cut
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_FIRES = 5
 
 
-@click.group("questions", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@listing_group("questions")
 @click.option(
     "--state",
     type=click.Choice([*(state.value for state in QuestionState), "all"]),
@@ -36,19 +36,13 @@ MAX_FIRES = 5
 )
 @click.option("--job", metavar="JOB", help="Only the questions of JOB.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number; default 100.")
-@click.pass_context
-def questions_command(ctx: click.Context, *, state: str, job: str | None, limit: int) -> None:
+def questions_command(invocation: Invocation, *, state: str, job: str | None, limit: int) -> None:
     """List the questions that wait for a person, newest first."""
-    if ctx.invoked_subcommand is None:
-        invocation = ctx.ensure_object(Invocation)
-        _list(invocation, None if state == "all" else QuestionState(state), job, limit=limit)
-
-
-def _list(invocation: Invocation, state: QuestionState | None, job: str | None, *, limit: int) -> None:
     from rota.operations.questions.views import list_questions, question_json
 
+    chosen = None if state == "all" else QuestionState(state)
     with invocation.store() as (_, store):
-        found = list_questions(store, state=state, job=job, limit=limit)
+        found = list_questions(store, state=chosen, job=job, limit=limit)
         found = [question for question in found if invocation.covers(question.job)]
         zone, now = invocation.zone(store), invocation.now()
     if invocation.listed(found, question_json, none="no questions", scoped=True):
@@ -151,16 +145,10 @@ def _prompted(invocation: Invocation, view: "QuestionView") -> str:
     return answer
 
 
-@click.group("grants", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@listing_group("grants")
 @click.option("--job", metavar="JOB", help="Only the grants of JOB.")
-@click.pass_context
-def grants_command(ctx: click.Context, *, job: str | None) -> None:
+def grants_command(invocation: Invocation, *, job: str | None) -> None:
     """List the standing grants of tool calls, newest first."""
-    if ctx.invoked_subcommand is None:
-        _list_grants(ctx.ensure_object(Invocation), job)
-
-
-def _list_grants(invocation: Invocation, job: str | None) -> None:
     from rota.operations.questions.grants import grant_json, list_grants
 
     now = invocation.now()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json, read_duration
-from rota.cli.main import RotaGroup
+from rota.cli.main import RotaGroup, listing_group
 from rota.cli.output import Cell, Column, print_table
 from rota.model.errors import RotaError, SecretMissing
 from rota.text.ansi import plain
@@ -25,19 +25,13 @@ SCOPES = ["read", "run", "admin", "agent", "calendar"]
 NEVER = "never"
 
 
-@click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def secrets_command(ctx: click.Context) -> None:
+@listing_group("secrets")
+def secrets_command(invocation: Invocation) -> None:
     """List the secrets of jobs and targets and the source of each, as seen by this shell; values are never printed.
 
     A run searches $CREDENTIALS_DIRECTORY, the environment of the scheduler, and secrets.env of the state folder.
     A secret under `secrets:` of rota.yaml comes from the command, file or keyring entry named there, at each start.
     """
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation))
-
-
-def _list(invocation: Invocation) -> None:
     from rota.operations.admin.secrets import look_at_secrets, secret_json
 
     place = invocation.place()

@@ -11,7 +11,7 @@ import click
 from rota.cli.commands.run import follow_run, force_option, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, dry_run_option, print_json
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import Cell, Column, print_table
 from rota.model.amounts import counted, say_dollars
 from rota.model.errors import SpawnFailed, WorktreeRefused
@@ -110,15 +110,9 @@ def fork_command(invocation: Invocation, *, run: str, prompt: str, follow: bool,
     return NO_SCHEDULER if follow else 0
 
 
-@click.group("sessions", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def sessions_command(ctx: click.Context) -> None:
+@listing_group("sessions")
+def sessions_command(invocation: Invocation) -> None:
     """List the sessions that the next runs of jobs with `session: resume` continue."""
-    if ctx.invoked_subcommand is None:
-        _list_sessions(ctx.ensure_object(Invocation))
-
-
-def _list_sessions(invocation: Invocation) -> None:
     from rota.operations.agents.sessions import stored_session_json
     from rota.operations.project.locate import in_scope
     from rota.store.tables.work_items import sessions
@@ -162,15 +156,9 @@ def reset(invocation: Invocation, *, job: str, dry_run: bool) -> None:
     click.echo(f"{plain(done.job)}  the next run {would} a new session, in the place of {plain(done.session)}")
 
 
-@click.group("worktrees", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
-@click.pass_context
-def worktrees_command(ctx: click.Context) -> None:
+@listing_group("worktrees")
+def worktrees_command(invocation: Invocation) -> None:
     """List the kept worktrees of agents' runs with their work, oldest first."""
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation))
-
-
-def _list(invocation: Invocation) -> None:
     from rota.operations.agents.worktrees import list_worktrees, worktree_json
 
     with invocation.store() as (place, store):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
-from rota.cli.main import RotaGroup
+from rota.cli.main import listing_group
 from rota.cli.output import Cell, Column, print_table
 from rota.rules.queue_order import say_takes
 from rota.text.format import ago, full_time
@@ -26,16 +26,10 @@ DOES = {
 COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
 
 
-@click.group("workers", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[drain | resume | forget NAME]")
+@listing_group("workers", metavar="[drain | resume | forget NAME]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Only workers with this label. Repeatable.")
-@click.pass_context
-def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
+def workers_command(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     """List workers: state, accepted pools, used slots."""
-    if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Invocation), labels=labels)
-
-
-def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     from rota.operations.workers import read_labels, worker_json, worker_states
 
     wanted = read_labels(labels).items()
