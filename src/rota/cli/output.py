@@ -47,8 +47,9 @@ class Column(Struct, frozen=True):
 Row = Sequence[Cell | str]
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print rows under their headings."""
+def print_table(headings: Sequence[Column | str], rows: Sequence[Row]) -> None:
+    """Print rows under their headings; a text is the heading of a plain column."""
+    columns = [Column(heading) if isinstance(heading, str) else heading for heading in headings]
     texts = [[column.title for column in columns], *([_text(cell) for cell in row] for row in rows)]
     if sys.stdout.isatty():
         _print_rich(columns, rows, texts[1:])

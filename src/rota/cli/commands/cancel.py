@@ -10,7 +10,7 @@ import click
 from rota.cli.commands.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import UNCHANGED, Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
-from rota.cli.output import Column, print_table
+from rota.cli.output import print_table
 from rota.model.amounts import counted
 from rota.model.clock import cut_to_ms
 from rota.model.errors import RotaError, RunIsFinal
@@ -207,7 +207,7 @@ def _preview(found: "Sequence[Matched]") -> None:
         click.echo("no unfinished run matches")
         return
     rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:MAX_JOBS]]
-    print_table([Column("JOB"), Column("QUEUED"), Column("RUNNING")], rows)
+    print_table(("JOB", "QUEUED", "RUNNING"), rows)
     if len(found) > MAX_JOBS:
         click.echo(f"and of {counted(len(found) - MAX_JOBS, 'more job')}")
 

@@ -30,8 +30,7 @@ def groups_command(invocation: Invocation) -> None:
     none = "no groups; declare some under `groups:` in rota.yaml and apply it"
     if invocation.listed(lines, line_json, none=none, scoped=True):
         return
-    titles = ("GROUP", "STATUS", f"BEGAN ({zone})", "TOOK", "MEMBERS")
-    columns = [*(Column(title) for title in titles), Column("SCHEDULE", flexible=True)]
+    columns = ("GROUP", "STATUS", f"BEGAN ({zone})", "TOOK", "MEMBERS", Column("SCHEDULE", flexible=True))
     print_table(columns, [line_cells(line, zone, now=invocation.now()) for line in lines])
 
 

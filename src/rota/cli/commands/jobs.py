@@ -54,9 +54,8 @@ def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str 
         return
     invocation.tell_scope()
     rows = [_row(view, zone, now=invocation.now()) for view in views]
-    titles = (Column("JOB"), Column("SCHEDULE", flexible=True), Column("LAST"), Column("LAST 10"))
     if rows:
-        print_table([*titles, Column(f"NEXT ({zone})")], rows)
+        print_table(("JOB", Column("SCHEDULE", flexible=True), "LAST", "LAST 10", f"NEXT ({zone})"), rows)
     failing = sum(view.failing for view in views)
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
     none = "no jobs; declare some in rota.yaml and apply it" if maker is None else f"no jobs of author {maker}"
@@ -156,7 +155,7 @@ def _print_files(invocation: Invocation, store: "Store", state: Path, name: str)
             ]
             for file in found
         ]
-        print_table([Column("FILE"), Column("BYTES"), Column("COPY", flexible=True)], rows)
+        print_table(("FILE", "BYTES", Column("COPY", flexible=True)), rows)
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:

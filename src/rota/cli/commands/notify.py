@@ -30,8 +30,7 @@ def notify_command(invocation: Invocation) -> None:
     none = "no targets; declare some under `notify:` in rota.yaml and apply it"
     if invocation.listed(found, target_json, none=none):
         return
-    titles = ("TARGET", "CHANNEL", "EVENTS", "STATE")
-    columns = [*map(Column, titles), Column(f"LAST ({zone})", flexible=True)]
+    columns = ("TARGET", "CHANNEL", "EVENTS", "STATE", Column(f"LAST ({zone})", flexible=True))
     print_table(columns, [_cells(view, zone, now=invocation.now()) for view in found])
 
 
@@ -128,7 +127,7 @@ def deliveries_command(
     if invocation.listed(found, delivery_json, none="no deliveries", scoped=True):
         return
     titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "ATTEMPTS")
-    columns = [*map(Column, titles), Column("ANSWER", flexible=True)]
+    columns = (*titles, Column("ANSWER", flexible=True))
     print_table(columns, [_delivery_cells(one, zone, now=invocation.now()) for one in found])
 
 

@@ -47,13 +47,7 @@ def questions_command(invocation: Invocation, *, state: str, job: str | None, li
         zone, now = invocation.zone(store), invocation.now()
     if invocation.listed(found, question_json, none="no questions", scoped=True):
         return
-    titles = [
-        Column("QUESTION"),
-        Column("JOB"),
-        Column(f"ASKED ({zone})"),
-        Column("STATE"),
-        Column("TEXT", flexible=True),
-    ]
+    titles = ("QUESTION", "JOB", f"ASKED ({zone})", "STATE", Column("TEXT", flexible=True))
     print_table(titles, [_cells(question, zone, now) for question in found])
     click.echo("read one: rota questions show N   answer it: rota answer N [ANSWER]")
 
@@ -161,8 +155,7 @@ def grants_command(invocation: Invocation, *, job: str | None) -> None:
         grant, call = view.grant, plain(say_call(view.grant.call))
         until = full_time(grant.expires_at, "UTC", now=now)
         rows.append([str(grant.number), grant.job, view.state, until, str(grant.uses), plain(grant.granted_by), call])
-    titles = ("GRANT", "JOB", "STATE", "UNTIL (UTC)", "USES", "BY")
-    print_table([*(Column(title) for title in titles), Column("CALL", flexible=True)], rows)
+    print_table(("GRANT", "JOB", "STATE", "UNTIL (UTC)", "USES", "BY", Column("CALL", flexible=True)), rows)
 
 
 @grants_command.command("revoke", cls=RotaCommand)
@@ -213,8 +206,7 @@ def _list_proposals(invocation: Invocation, store: "Store") -> None:
         since = full_time(job.provisional_at, zone, now=now) if job.provisional_at else ""
         task = cut(plain(job.spec.work.agent.prompt), 80) if job.spec.work.agent else ""
         rows.append([job.name, job.made.by if job.made else "", since, task or ""])
-    titles = [Column("JOB"), Column("AUTHOR"), Column(f"SINCE ({zone})"), Column("TASK", flexible=True)]
-    print_table(titles, rows)
+    print_table(("JOB", "AUTHOR", f"SINCE ({zone})", Column("TASK", flexible=True)), rows)
     click.echo("show and approve one: rota approve JOB   reject it: rota remove JOB")
 
 
@@ -339,7 +331,7 @@ def _preview(found: "Sequence[Job]") -> None:
         click.echo("that author has no jobs")
         return
     rows = [[job.name, job.made.by if job.made else "", explain_schedule(job.spec.schedule)] for job in found]
-    print_table([Column("JOB"), Column("AUTHOR"), Column("SCHEDULE", flexible=True)], rows)
+    print_table(("JOB", "AUTHOR", Column("SCHEDULE", flexible=True)), rows)
 
 
 def _print_removed(invocation: Invocation, found: "Sequence[Job]", *, dry_run: bool) -> None:

@@ -87,7 +87,7 @@ def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
 
 
 def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
-    columns = [*(Column(name) for name in ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS")), Column("WHY", flexible=True)]
+    columns = ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS", Column("WHY", flexible=True))
     rows = [
         *(_direct(call, now=now) for call in view.direct),
         *(_ready(one, view, zone, now=now) for one in view.ready),

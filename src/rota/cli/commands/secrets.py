@@ -50,7 +50,7 @@ def secrets_command(invocation: Invocation) -> None:
     rows: list[list[Cell | str]] = [
         [one.name, Cell(_from(one), COLOURS.get(one.source.value)), _who(one)] for one in found
     ]
-    print_table([Column("SECRET"), Column("FROM"), Column("NAMED BY", flexible=True)], rows)
+    print_table(["SECRET", "FROM", Column("NAMED BY", flexible=True)], rows)
 
 
 def _settings(invocation: Invocation) -> "tuple[Settings | None, str]":
@@ -226,8 +226,7 @@ def list_all(invocation: Invocation) -> None:
         until = NEVER if one.expires_at is None else _when(one.expires_at, now)
         used = "-" if one.last_used_at is None else _when(one.last_used_at, now)
         rows.append([one.name, one.scope, Cell(state, COLOURS.get(state)), until, used, one.created_by])
-    titles = ("TOKEN", "SCOPE", "STATE", "EXPIRES (UTC)", "LAST USED", "CREATED BY")
-    print_table([Column(title) for title in titles], rows)
+    print_table(("TOKEN", "SCOPE", "STATE", "EXPIRES (UTC)", "LAST USED", "CREATED BY"), rows)
 
 
 def _when(at: "datetime", now: "datetime") -> str:

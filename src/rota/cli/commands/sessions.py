@@ -122,7 +122,6 @@ def sessions_command(invocation: Invocation) -> None:
     if invocation.listed(found, stored_session_json, none="no sessions", scoped=True):
         return
     now = invocation.now()
-    titles = [Column(title) for title in ("JOB", "PROGRAM", "SESSION", "TURNS", "COST", "AGE", "LAST RUN")]
     rows: list[list[Cell | str]] = [
         [
             plain(one.job),
@@ -135,7 +134,7 @@ def sessions_command(invocation: Invocation) -> None:
         ]
         for one in found
     ]
-    print_table(titles, rows)
+    print_table(("JOB", "PROGRAM", "SESSION", "TURNS", "COST", "AGE", "LAST RUN"), rows)
     click.echo("rota sessions reset JOB")
 
 
@@ -165,8 +164,8 @@ def worktrees_command(invocation: Invocation) -> None:
         found = list_worktrees(store, scope=place.scope)
     if invocation.listed(found, worktree_json, none="no kept worktrees", scoped=True):
         return
-    titles = [Column(title) for title in ("RUN", "BRANCH", "COMMITS", "DIFF", "UNCOMMITTED", "AGE")]
-    print_table([*titles, Column("KEPT", flexible=True)], [_row(kept, now=invocation.now()) for kept in found])
+    titles = ("RUN", "BRANCH", "COMMITS", "DIFF", "UNCOMMITTED", "AGE", Column("KEPT", flexible=True))
+    print_table(titles, [_row(kept, now=invocation.now()) for kept in found])
     click.echo("rota worktrees merge RUN   rota worktrees discard RUN   rota worktrees open RUN")
 
 

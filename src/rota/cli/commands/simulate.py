@@ -154,12 +154,12 @@ def lines_before(report: SimulationReport) -> Iterator[str]:
         yield f"note: {plain(note)}"
 
 
-def table(report: SimulationReport) -> tuple[list[Column], list[Row]]:
+def table(report: SimulationReport) -> tuple[list[Column | str], list[Row]]:
     """Return one row per job that fires or runs."""
     busy = [job for job in report.shown if job.fires or job.runs]
     calls, costs = any(job.calls for job in busy), any(job.cost for job in busy)
     titles = ["JOB", "FIRES", "RUNS", *(["CALLS"] if calls else []), *(["COST"] if costs else []), "BUSIEST HOUR"]
-    columns = [*map(Column, titles), Column("00–23 H"), Column("SKIPPED AND WAITED", flexible=True)]
+    columns: list[Column | str] = [*titles, "00–23 H", Column("SKIPPED AND WAITED", flexible=True)]
     return columns, [_row(report, job, calls=calls, costs=costs) for job in busy]
 
 

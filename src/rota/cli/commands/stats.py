@@ -127,7 +127,7 @@ def _show_rows(title: str, rows: "Sequence[tuple[str, Figures]]") -> None:
     if not cells:
         click.echo("nothing ended in this time")
         return
-    print_table([Column(title), *map(Column, COLUMNS)], cells)
+    print_table([title, *COLUMNS], cells)
 
 
 def _cells(found: "Figures") -> list[str]:
@@ -157,8 +157,7 @@ def _show_queue(queue: Any) -> None:
             at = full_time(point.at, queue.range.timezone, now=queue.range.until)
             rows.append([at, f"{mean_queue(point, step):.2f}", _length(found.wait_p50), _length(found.wait_p95)])
     if rows:
-        titles = (queue.range.step.value.upper(), "MEAN QUEUE", "WAIT P50", "WAIT P95")
-        print_table([Column(title) for title in titles], rows)
+        print_table((queue.range.step.value.upper(), "MEAN QUEUE", "WAIT P50", "WAIT P95"), rows)
 
 
 def _show_costs(paid: Any) -> None:
@@ -167,9 +166,7 @@ def _show_costs(paid: Any) -> None:
         return
     total = sum(part.total for part in paid.parts)
     rows = [[part.name or "(unknown)", say_money(part.total), f"{part.total / total:.0%}"] for part in paid.parts]
-    print_table(
-        [Column(paid.by.value.upper()), Column("COST"), Column("SHARE")], [*rows, ["total", say_money(total), ""]]
-    )
+    print_table((paid.by.value.upper(), "COST", "SHARE"), [*rows, ["total", say_money(total), ""]])
     if paid.per_completed is not None:
         click.echo(f"{say_money(paid.per_completed)} for each completed run")
     for one in paid.expensive[:3]:
@@ -194,9 +191,8 @@ def diff_command(invocation: Invocation, *, before: str, run: str) -> None:
         print_json(diff_json(view, now=now))
         return
     rows = [[row.name, row.left, row.right] for row in view.facts if not row.same]
-    columns = [Column("", flexible=False), Column(view.left.run.handle), Column(view.right.run.handle, flexible=True)]
     if rows:
-        print_table(columns, rows)
+        print_table(("", view.left.run.handle, Column(view.right.run.handle, flexible=True)), rows)
     same = ", ".join(row.name for row in view.facts if row.same)
     click.echo(f"the same: {same}" if same else "nothing is the same")
     for name, lines in (("definition", view.definition), ("prompt", view.prompt.lines), ("output", view.output.lines)):
@@ -238,7 +234,7 @@ def spans_command(invocation: Invocation, *, name: str) -> None:
         [row.run.handle, row.run.status.shown.value, bar(row.spans, view.since, view.until), say_spans(row.spans)]
         for row in view.rows
     ]
-    print_table([Column("RUN"), Column("STATUS"), Column("TIME"), Column("WHERE", flexible=True)], rows)
+    print_table(("RUN", "STATUS", "TIME", Column("WHERE", flexible=True)), rows)
     lengths = [(PHASE_WORDS[phase], briefly(length)) for phase, length in view.totals.items()]
     if len(rows) > 1 and lengths:
         click.echo(f"in all: {', '.join(f'{words} {length}' for words, length in lengths)}")

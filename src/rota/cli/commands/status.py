@@ -386,7 +386,7 @@ def _show_loops(view: "SystemView", zone: str, *, now: datetime) -> None:
         for loop in view.heartbeat.answer.get("loops", [])
     ]
     if rows:
-        print_table([Column("LOOP"), Column("ROUNDS"), Column("LAST ROUND"), Column("ERROR", flexible=True)], rows)
+        print_table(("LOOP", "ROUNDS", "LAST ROUND", Column("ERROR", flexible=True)), rows)
 
 
 ORDER = ("incoming", "claimed", "provisional", "done", "failed", "skipped", "cancelled")
@@ -490,8 +490,7 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
     for one in needs:
         seen = f"{ago(one.seen.at, invocation.now())} ago by {one.seen.actor}" if one.seen else ""
         rows.append([one.attention.name, one.attention.kind, seen, plain(one.attention.what)])
-    titles = [Column("NAME"), Column("KIND"), Column("ACKNOWLEDGED"), Column("WHAT", flexible=True)]
-    print_table(titles, rows)
+    print_table(("NAME", "KIND", "ACKNOWLEDGED", Column("WHAT", flexible=True)), rows)
     click.echo("acknowledge one: rota ack NAME   undo: rota ack --undo NAME")
 
 

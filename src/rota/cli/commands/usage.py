@@ -83,12 +83,12 @@ def _show(view: "UsageView", tz: str) -> None:
     names = [used.name or UNNAMED[view.by] for used in view.rows] + ["total"] * (len(lines) > len(view.rows))
     texts = [[of(used) for _, of in columns] for used in lines]
     widths = [max(len(title), *(len(row[at]) for row in texts)) for at, (title, _) in enumerate(columns)]
-    titles = [Column(title.rjust(width)) for (title, _), width in zip(columns, widths, strict=True)]
+    titles = [title.rjust(width) for (title, _), width in zip(columns, widths, strict=True)]
     rows = [
         [name, *(text.rjust(width) for text, width in zip(row, widths, strict=True))]
         for name, row in zip(names, texts, strict=True)
     ]
-    print_table([Column(view.by.value.upper()), *titles], rows)
+    print_table([view.by.value.upper(), *titles], rows)
 
 
 UNNAMED = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "outcome": "", "day": ""}
@@ -167,8 +167,7 @@ def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
 
     if not views:
         return
-    titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
-    columns = [Column(title, flexible=title == "REOPENS") for title in titles]
+    columns = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", Column("REOPENS", flexible=True), "FORECAST")
     rows: list[Row] = [
         [
             view.account.name,
@@ -246,7 +245,7 @@ def _show_windows(found: "AccountHistory") -> None:
             ]
         )
     click.echo("")
-    print_table([Column(title) for title in ("WINDOW", "USED", "LIMIT", "OVER", "RUNS", "")], rows)
+    print_table(("WINDOW", "USED", "LIMIT", "OVER", "RUNS", ""), rows)
 
 
 def _show_spenders(found: "AccountHistory") -> None:
@@ -261,6 +260,4 @@ def _show_spenders(found: "AccountHistory") -> None:
         remark = ", ".join(part for part in (under_way, unknown) if part)
         rows.append([one.job, f"{one.runs:,}", say_amount(one.used, account.unit, noun=False), share, remark])
     click.echo("")
-    print_table(
-        [Column(title) for title in (f"SPENT {say_this(account.per).upper()}", "RUNS", "USED", "SHARE", "")], rows
-    )
+    print_table((f"SPENT {say_this(account.per).upper()}", "RUNS", "USED", "SHARE", ""), rows)

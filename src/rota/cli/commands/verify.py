@@ -115,5 +115,4 @@ def audit_command(invocation: Invocation, *, actor: str | None, since: str | Non
         [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]
         for one in found
     ]
-    titles = (Column(f"WHEN ({zone})"), Column("ACTOR"), Column("INTERFACE"), Column("ACTION"))
-    print_table([*titles, Column("TARGET", flexible=True)], rows)
+    print_table((f"WHEN ({zone})", "ACTOR", "INTERFACE", "ACTION", Column("TARGET", flexible=True)), rows)

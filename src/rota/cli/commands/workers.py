@@ -40,7 +40,7 @@ def workers_command(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     if invocation.listed(found, worker_json, none="no worker has that label" if labels else "no worker"):
         return
     titles = ("NAME", "STATE", "SLOTS", "ROLE", f"SINCE ({zone})", "LAST SEEN", "POOLS", "LABELS")
-    columns = [*map(Column, titles), Column("WHERE", flexible=True)]
+    columns = (*titles, Column("WHERE", flexible=True))
     print_table(columns, [_cells(one, zone, now=invocation.now()) for one in found])
 
 
