@@ -22,7 +22,7 @@ from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
 from rota.log import LogLine, log
-from rota.model.amounts import counted
+from rota.model.amounts import and_more, counted
 from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
@@ -41,7 +41,7 @@ from rota.store.tables import run_queries, runs
 from rota.store.tables.jobs import job_names
 from rota.store.tables.run_queries import retry_of
 from rota.text.ansi import plain
-from rota.text.format import clock_time, day_time, from_now, say_why
+from rota.text.format import clock_time, day_time, from_now, say_why, spaced
 from rota.text.runs import say_attempt
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Console:
             self._early.append(partial(self.finished, run))
         elif self._as_json:
             self._event("finished" if run.status.final else "waits", **run_json(run))
-        elif self._admit(run.job, f"{run.status.shown}{f' {run.reason}' if run.reason else ''}"):
+        elif self._admit(run.job, f"{run.status.shown}{spaced(run.reason)}"):
             self._line(run.handle, self._ending(run))
 
     def stopping(self, stop: Stop, *, running: int) -> None:
@@ -212,7 +212,7 @@ class Console:
     def _going_on(self, run_ids: Collection[str]) -> str:
         assert self._store is not None
         handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
-        more = f" and {len(handles) - MAX_NAMES} more" if len(handles) > MAX_NAMES else ""
+        more = and_more(handles, MAX_NAMES)
         told = f"{', '.join(handles[:MAX_NAMES])}{more}"
         return f"; {told} {'continues' if len(handles) == 1 else 'continue'}" if handles else ""
 

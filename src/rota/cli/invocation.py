@@ -226,6 +226,15 @@ class Invocation(Struct):
 
         return project_timezone(store)
 
+    @contextmanager
+    def store_if_applied(self) -> "Iterator[Store | None]":
+        """Open the project's database, or yield None before the first apply."""
+        if not self.applied():
+            yield None
+            return
+        with self.store() as (_, store):
+            yield store
+
     def note(self) -> None:
         """Record a change outside the database in the audit log, if there is a database.
 

@@ -1,6 +1,6 @@
 """Numbers for people: counts with their noun, money and sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from rota.model.budgets import MILLION
 
@@ -22,8 +22,16 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     >>> listed(["a", "b", "c"], 2), listed(["a"])
     ('a, b and 1 more', 'a')
     """
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:most]) + and_more(names, most)
+
+
+def and_more(names: Sized, shown: int) -> str:
+    """Return the end of a list of which only the first ones are shown.
+
+    >>> and_more("abcd", 3), and_more("abc", 3)
+    (' and 1 more', '')
+    """
+    return f" and {len(names) - shown} more" if len(names) > shown else ""
 
 
 def say_money(millionths: int) -> str:

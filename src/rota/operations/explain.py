@@ -22,7 +22,7 @@ from rota.operations.workers import all_drained
 from rota.store.driver import Database, Store
 from rota.store.tables import groups, jobs, questions, queue, run_queries
 from rota.text.explain import Belonging, ExplainLine, Facts, Seen, explain_job, explain_run, title
-from rota.text.format import roughly
+from rota.text.format import roughly, spaced
 from rota.text.jobs import say_drained, say_no_worker, say_shortage
 
 
@@ -143,7 +143,7 @@ def _belonging(db: Database, run: Run) -> Belonging | None:
         group.handle,
         group.mode.value,
         group.on_failure.value,
-        tuple(f"{seat.handle} {seat.status.shown}{f' {seat.reason}' if seat.reason else ''}" for seat in seats),
+        tuple(f"{seat.handle} {seat.status.shown}{spaced(seat.reason)}" for seat in seats),
         unfinished=tuple(seat.handle for seat in (ahead or open_seats)),
         place=run.place,
     )

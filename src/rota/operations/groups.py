@@ -17,6 +17,7 @@ from rota.rules.queue_order import GROUP_LANE
 from rota.rules.schedule.instants import explain_schedule
 from rota.store.driver import Database, Store
 from rota.store.tables import groups, jobs
+from rota.text.format import spaced
 from rota.text.runs import attempts_of
 
 
@@ -231,7 +232,7 @@ class MemberReader:
         members = groups.member_runs(db, group.id) if group else []
         changed = [run for run in members if self._seen.get(run.id, Status.QUEUED) is not run.status.shown]
         self._seen |= {run.id: run.status.shown for run in changed}
-        return [f"{run.handle}  {run.status.shown}{f' {run.reason}' if run.reason else ''}" for run in changed]
+        return [f"{run.handle}  {run.status.shown}{spaced(run.reason)}" for run in changed]
 
 
 def follow_members(store: Store, run: Run) -> MemberReader | None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rota.model.agents import provider_pool
-from rota.model.amounts import counted, say_money
+from rota.model.amounts import and_more, counted, say_money
 from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
 from rota.model.spec import AgentWork, JobSpec, Kind, Work
@@ -15,8 +14,8 @@ from rota.rules.params import declared_params
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import NOTICED, coming_fires
 from rota.text.ansi import plain
-from rota.text.format import briefly, day_time, full_time, roughly, say_why
-from rota.text.jobs import agent_limits, say_brief, say_draws, say_hold, say_workspace
+from rota.text.format import briefly, day_time, full_time, roughly, say_why, spaced
+from rota.text.jobs import agent_limits, say_brief, say_draws, say_provider_hold, say_workspace
 
 if TYPE_CHECKING:
     from rota.engine.activity import PauseState
@@ -49,7 +48,7 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     if run.status is Status.FAILED and run.reason is Reason.EXIT_CODE and run.exit_code is not None:
         return f"{status} exit {run.exit_code}"
     if run.denied_tools:
-        return f"{status}{f' {run.reason}' if run.reason else ''}, {denied_words(run)}"
+        return f"{status}{spaced(run.reason)}, {denied_words(run)}"
     if run.reason is Reason.MEMBERS_FAILED:
         return f"{PARTIAL} {took(run, now=now)}"
     if run.reason is not None:
@@ -146,8 +145,7 @@ def everything_words(pause: "PauseState", *, zone: str, now: datetime) -> str:
 def jobs_paused_words(pauses: "Sequence[PauseState]", *, zone: str, now: datetime) -> str:
     """Return the paused jobs, with ends and reasons."""
     named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
-    more = f" and {len(pauses) - NAMED} more" if len(pauses) > NAMED else ""
-    return f"{counted(len(pauses), 'job')}: {', '.join(named)}{more}   rota resume JOB"
+    return f"{counted(len(pauses), 'job')}: {', '.join(named)}{and_more(pauses, NAMED)}   rota resume JOB"
 
 
 def kind_of(run: Run) -> str:
@@ -313,10 +311,7 @@ def outcome_pairs(view: "RunView", *, zone: str, now: datetime) -> Pairs:
 
     run = view.run
     if view.hold is not None:
-        yield (
-            "held",
-            say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now, problem=view.hold.problem),
-        )
+        yield "held", say_provider_hold(view.hold, zone=zone, now=now)
     source = view.spec.work.agent.source if view.spec.work.agent else None
     if source is not None and (worked := say_work(run, source, view.work, tz=zone)):
         yield "work", plain(worked)

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.model.agents import ProviderHold, provider_of, provider_pool
-from rota.model.amounts import counted
+from rota.model.agents import ProviderHold, provider_of
+from rota.model.amounts import and_more, counted
 from rota.model.clock import MILLISECOND, say_duration
 from rota.model.questions import Question
 from rota.model.records import POSTCONDITION, Abandoned, Claim, Execution, Job, NextLook, Run, Worktree, cut
@@ -20,7 +20,7 @@ from rota.rules.schedule.plan import past_when_created
 from rota.rules.subscriptions import say_decision
 from rota.text import jobs
 from rota.text.ansi import plain
-from rota.text.format import briefly, clock_time, day_time, from_now, full_time, in_zone, say_why
+from rota.text.format import briefly, clock_time, day_time, from_now, full_time, in_zone, say_why, spaced
 from rota.text.questions import say_answer, say_continued
 from rota.text.runs import say_by_hand, say_retry_due, say_what_follows, say_work
 from rota.text.schedule import (
@@ -113,9 +113,8 @@ def title(facts: Facts, *, now: datetime) -> str:
     """Return the headline of a run's explanation."""
     run = facts.run
     at = run.started_at or run.finished_at or run.nominal
-    reason = f" {run.reason}" if run.reason else ""
     when = full_time(at, facts.tz, now=now, seconds=True)
-    return f"{run.handle}  {run.status.shown}{reason}  {when} ({facts.tz})"
+    return f"{run.handle}  {run.status.shown}{spaced(run.reason)}  {when} ({facts.tz})"
 
 
 def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
@@ -205,7 +204,7 @@ def _members(facts: Facts) -> str | None:
     if group is None or group.place is not None:
         return None
     listed = [f"{number} {member}" for number, member in enumerate(group.members[:MEMBERS_SHOWN], start=1)]
-    more = f" and {len(group.members) - MEMBERS_SHOWN} more" if len(group.members) > MEMBERS_SHOWN else ""
+    more = and_more(group.members, MEMBERS_SHOWN)
     return f"{_policy(group)}: {', '.join(listed)}{more}   rota groups show {group.group}"
 
 
@@ -499,9 +498,7 @@ def _then(facts: Facts, now: datetime) -> str:
     fires = next_fire(facts.job, now=now, unfinished=facts.unfinished)
     hold = ""
     if facts.hold is not None and facts.run.status.final:
-        hold = jobs.say_hold(
-            provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now, problem=facts.hold.problem
-        )
+        hold = jobs.say_provider_hold(facts.hold, zone=facts.tz, now=now)
     return "; ".join(part for part in (hold, followed, fires) if part)
 
 

@@ -13,6 +13,15 @@ DAY = timedelta(days=1)
 WEEK_AHEAD = timedelta(days=6)
 
 
+def spaced(text: object | None) -> str:
+    """Return a text after a space; empty for none.
+
+    >>> f"FAILED{spaced('timed_out')}, COMPLETED{spaced(None)}"
+    'FAILED timed_out, COMPLETED'
+    """
+    return f" {text}" if text else ""
+
+
 def clock_time(at: datetime, tz: str) -> str:
     """Return the time of day, to the second.
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.model.agents import Access, AgentProblem, McpServer, provider_of
-from rota.model.amounts import counted, say_dollars
+from rota.model.agents import Access, AgentProblem, McpServer, ProviderHold, provider_of, provider_pool
+from rota.model.amounts import and_more, counted, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
 from rota.model.spec import (
@@ -49,6 +49,11 @@ def say_hold(pool: str, until: datetime | None, *, zone: str, now: datetime, pro
     if problem == AgentProblem.AUTH:
         end = " until it is logged in" + (f", next check {at}" if at else "")
     return f"provider {provider_of(pool) or pool} held{end}"
+
+
+def say_provider_hold(hold: ProviderHold, *, zone: str, now: datetime) -> str:
+    """Return the sentence about a stored hold of a provider."""
+    return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
 
 
 def say_draws(draws: Sequence[Draw]) -> str:
@@ -238,8 +243,7 @@ def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
     if not tools:
         return ""
     distinct = list(dict.fromkeys(tools))
-    more = f" and {len(distinct) - TOOLS_SHOWN} more" if len(distinct) > TOOLS_SHOWN else ""
-    return f"{', '.join(distinct[:TOOLS_SHOWN])}{more}: {_advice(distinct, work)}"
+    return f"{', '.join(distinct[:TOOLS_SHOWN])}{and_more(distinct, TOOLS_SHOWN)}: {_advice(distinct, work)}"
 
 
 def remedy_of(found: AgentFound, keys: Sequence[str] = (), *, sign_in: str = "") -> str:

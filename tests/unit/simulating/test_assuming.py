@@ -98,13 +98,12 @@ def test_hours_of_work_are_written_like_quiet_hours():
         at_work(["nine to five"], "UTC", since=BEGIN, until=BEGIN + DAY)
 
 
-def test_a_gauge_knows_its_mean_its_peak_and_how_long_it_was_full():
-    gauge = Gauge(2, 0, PARTS * 10)
+def test_a_gauge_knows_the_mean_level_of_each_part():
+    gauge = Gauge(0, PARTS * 10)
     gauge.note(1, 0)
     gauge.note(2, PARTS * 5)
     gauge.note(0, PARTS * 6)
     gauge.close()
-    assert (gauge.peak, gauge.share_full, gauge.mean) == (2, 0.1, pytest.approx(0.7))
     assert gauge.parts[0] == 1.0
     assert gauge.parts[PARTS // 2] == 2.0
     assert sum(gauge.parts) == pytest.approx(0.7 * PARTS)

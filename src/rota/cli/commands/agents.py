@@ -10,13 +10,13 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, tell_unchanged
 from rota.cli.main import listing_group
 from rota.cli.output import Cell, Column, print_pairs, print_table
-from rota.model.agents import Access, provider_pool
+from rota.model.agents import Access
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, ProjectMissing
 from rota.model.serialize import fields_json
 from rota.text.ansi import plain
 from rota.text.format import ago
-from rota.text.jobs import say_hold
+from rota.text.jobs import say_provider_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,10 +63,7 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
     from rota.operations.agents.agents import look_at_agents
 
     place = invocation.place()
-    with ExitStack() as stack:
-        store = None
-        if invocation.applied():
-            _, store = stack.enter_context(invocation.store())
+    with invocation.store_if_applied() as store:
         view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
         return view, invocation.zone(store) if store is not None else "UTC"
 
@@ -142,8 +139,7 @@ def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
     if view.found.problem:
         return plain(view.found.problem)
     if view.held is not None:
-        hold = view.held.hold
-        return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
+        return say_provider_hold(view.held.hold, zone=zone, now=now)
     return "ready"
 
 

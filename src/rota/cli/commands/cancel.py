@@ -18,7 +18,7 @@ from rota.model.ids import is_id
 from rota.model.serialize import run_json
 from rota.model.states import WaitingFor
 from rota.rules.admission import verdict_word
-from rota.text.format import full_time, read_instant, roughly
+from rota.text.format import full_time, read_instant, roughly, spaced
 
 if TYPE_CHECKING:
     from rota.model.records import Run
@@ -166,7 +166,7 @@ def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", don
         invocation.pause(POLL_SECONDS)
         view = show_run(store, done.run.id)
     if view.run.status.final:
-        return view.run, f"{view.run.status}{f' {view.run.reason}' if view.run.reason else ''}"
+        return view.run, f"{view.run.status}{spaced(view.run.reason)}"
     grace = view.spec.work.term_grace.total_seconds()
     return view.run, f"is being stopped: SIGTERM sent, SIGKILL after {grace:g} s   rota show {view.run.handle}"
 

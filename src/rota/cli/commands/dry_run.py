@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +32,7 @@ def show_rehearsal(
     from rota.operations.dry_run import rehearse
 
     place = invocation.place()
-    with ExitStack() as stack:
-        store = None
-        if invocation.applied():
-            _, store = stack.enter_context(invocation.store())
+    with invocation.store_if_applied() as store:
         found = rehearse(
             place, job, store=store, clock=invocation.clock, environ=invocation.environ, params=params, force=force
         )

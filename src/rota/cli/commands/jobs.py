@@ -18,7 +18,7 @@ from rota.model.ids import is_id
 from rota.model.records import Run
 from rota.rules.schedule.instants import explain_schedule
 from rota.text.ansi import clean_for_terminal, plain
-from rota.text.format import full_time
+from rota.text.format import full_time, spaced
 from rota.text.jobs import say_made
 from rota.text.schedule import next_fire
 
@@ -232,8 +232,7 @@ def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> No
     if invocation.as_json:
         print_json(direct_json(view))
         return
-    reason = f" {view.reason}" if view.reason else ""
-    click.echo(f"{view.name}  direct call  {coloured(view.status)}{reason}")
+    click.echo(f"{view.name}  direct call  {coloured(view.status)}{spaced(view.reason)}")
     print_pairs(_call_pairs(view, store, zone=invocation.zone(store), now=invocation.now()))
 
 

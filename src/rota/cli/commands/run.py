@@ -22,14 +22,13 @@ from rota.cli.invocation import (
     tell_unchanged,
 )
 from rota.cli.output import coloured, print_pairs
-from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue
 from rota.model.serialize import run_json
 from rota.rules.budgets import say_usage
 from rota.text.ansi import plain
-from rota.text.format import briefly, clock_time
-from rota.text.jobs import say_hold
+from rota.text.format import briefly, clock_time, spaced
+from rota.text.jobs import say_provider_hold
 from rota.text.runs import say_retrying
 
 if TYPE_CHECKING:
@@ -563,7 +562,7 @@ class _CallFollower(_Follower):
         if hold is None:
             return ""
         zone, now = self._invocation.zone(self._store), self._invocation.now()
-        return f"; {say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)}"
+        return f"; {say_provider_hold(hold, zone=zone, now=now)}"
 
     def _started(self, view: "DirectView") -> None:
         if view.started_at is not None:
@@ -594,7 +593,6 @@ class _CallFollower(_Follower):
 
 def final_line(view: "DirectView") -> str:
     """Return the result of a direct call on one line."""
-    reason = f" {view.reason}" if view.reason else ""
     took = briefly(view.finished_at - view.started_at) if view.finished_at and view.started_at else ""
     words = " · ".join(part for part in (took, plain(view.error), plain(view.summary)) if part)
-    return f"{view.name}  {coloured(view.status)}{reason}  {words}   rota show {view.id}"
+    return f"{view.name}  {coloured(view.status)}{spaced(view.reason)}  {words}   rota show {view.id}"

@@ -109,11 +109,8 @@ def _full(invocation: Invocation, texts: tuple[str, ...]) -> list[str]:
 def _simulated(invocation: Invocation, request: "SimulationRequest") -> "SimulationReport":
     from rota.operations.simulate.player import simulate
 
-    place = invocation.place()
-    if not invocation.applied():
-        return simulate(place, request, store=None, environ=invocation.environ, now=invocation.now())
-    with invocation.store() as (_, store):
-        return simulate(place, request, store=store, environ=invocation.environ, now=invocation.now())
+    with invocation.store_if_applied() as store:
+        return simulate(invocation.place(), request, store=store, environ=invocation.environ, now=invocation.now())
 
 
 def _draw(report: "SimulationReport", path: Path) -> None:

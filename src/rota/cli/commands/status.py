@@ -10,8 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import Column, print_table
 from rota.cli.overview import terminal_width
-from rota.model.agents import provider_pool
-from rota.model.amounts import counted
+from rota.model.amounts import and_more, counted
 from rota.model.clock import say_duration
 from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
 from rota.model.records import cut
@@ -19,7 +18,7 @@ from rota.model.store_url import shown
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.text.ansi import plain
 from rota.text.format import ago, day_time, roughly
-from rota.text.jobs import say_abandoned, say_hold
+from rota.text.jobs import say_abandoned, say_provider_hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,7 +253,7 @@ def _workers(beat: "Heartbeat") -> str:
 def _elsewhere(beat: "Heartbeat") -> str:
     """Return the other machines; none of them is this folder's scheduler."""
     there = [one.worker.called for one in beat.workers if one.claims]
-    more = f" and {len(there) - MAX_NAMES} more" if len(there) > MAX_NAMES else ""
+    more = and_more(there, MAX_NAMES)
     running = click.style("schedulers running elsewhere", fg="green")
     return (
         f"{running} ({', '.join(there[:MAX_NAMES])}{more}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
@@ -300,14 +299,12 @@ def _running(view: "SystemView", *, now: datetime) -> str:
     if not view.running:
         return "none"
     told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:MAX_NAMES]]
-    more = f" and {len(view.running) - MAX_NAMES} more" if len(view.running) > MAX_NAMES else ""
-    return " · ".join(told) + more
+    return " · ".join(told) + and_more(view.running, MAX_NAMES)
 
 
 def _abandoned(view: "SystemView", *, now: datetime) -> str:
     told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:MAX_NAMES]]
-    more = f" and {len(view.abandoned) - MAX_NAMES} more" if len(view.abandoned) > MAX_NAMES else ""
-    return " · ".join(told) + more
+    return " · ".join(told) + and_more(view.abandoned, MAX_NAMES)
 
 
 def direct_words(calls: "DirectCallsView") -> str:
@@ -325,7 +322,7 @@ def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
     hold = view.hold
     by = f" ({view.run})" if view.run else ""
     why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
-    held = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
+    held = say_provider_hold(hold, zone=zone, now=now)
     return f"{held}, {view.waiting} waiting: {why}"
 
 
@@ -361,8 +358,7 @@ def _spent(view: "SystemView") -> str:
         waiting = click.style(f", {len(one.waiting)} waiting", fg="yellow") if one.waiting else ""
         used = say_used(one.settled, account.limit, account.unit)
         told.append(f"{say_this(account.per)} {used}{over} ({account.name}{waiting})")
-    more = f" and {len(view.budgets) - MAX_NAMES} more" if len(view.budgets) > MAX_NAMES else ""
-    return " · ".join(told) + more
+    return " · ".join(told) + and_more(view.budgets, MAX_NAMES)
 
 
 def _next(view: "SystemView", zone: str, *, now: datetime) -> str:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from rota.engine.membership.control import ask
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import InvalidValue, NoHttp, TokenUnusable
-from rota.operations.project.locate import make_state
+from rota.operations.project.locate import make_state, write_private
 from rota.operations.status.heartbeat import serves
 from rota.store.driver import Database
 from rota.store.sqlite.store import reachable
@@ -109,15 +109,8 @@ def make_token(state: Path) -> bool:
 def renew_token(state: Path) -> None:
     """Replace the project's token: it and every token and session made from it end."""
     path = token_file(state)
-    fresh = path.with_name(f"{FILE_NAME}.new")
     with reachable(path):
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
-            file.flush()
-            os.fsync(descriptor)
-        fresh.rename(path)
+        write_private(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
 
 
 def read_token(state: Path) -> str:

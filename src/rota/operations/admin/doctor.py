@@ -19,7 +19,7 @@ from rota.declare.entries import notes_on
 from rota.declare.project import Declared
 from rota.engine.activity import everything_paused, in_tick_mode, read_ticks
 from rota.engine.clock import tzdata_version
-from rota.model.amounts import counted
+from rota.model.amounts import and_more, counted
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, Problem, RotaError, SecretMissing
 from rota.model.notifications import CHATS
@@ -158,7 +158,7 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
     programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
     missing = [f"{spec.name}: {program}" for spec, program in programs if not _found(spec, program, path)]
     if missing:
-        shown = ", ".join(missing[:NAMES_SHOWN]) + (f" and {len(missing) - NAMES_SHOWN} more" if missing[3:] else "")
+        shown = ", ".join(missing[:NAMES_SHOWN]) + and_more(missing, NAMES_SHOWN)
         whose = "the scheduler's" if served is not None else "this"
         text = f"not found on {whose} PATH: {shown}"
         yield Finding("PATH", Severity.PROBLEM, text, "use the full path, or start rota with a PATH that includes them")
@@ -409,8 +409,7 @@ def _worktrees(db: Database) -> Iterator[Finding]:
     if not kept:
         return
     shown = ", ".join(f"{one.branch} ({one.kept_why})" for one in kept[:NAMES_SHOWN])
-    more = f" and {len(kept) - NAMES_SHOWN} more" if len(kept) > NAMES_SHOWN else ""
-    text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{more}"
+    text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{and_more(kept, NAMES_SHOWN)}"
     first = kept[0].handle
     remedy = f"`rota worktrees` lists them; `rota worktrees merge {first}`, or `rota worktrees discard {first}`"
     yield Finding("worktrees", Severity.NOTE, text, remedy)

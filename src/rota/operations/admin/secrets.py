@@ -1,6 +1,5 @@
 """The secrets of jobs and targets: list, store and remove them. No value is shown."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -14,7 +13,7 @@ from rota.model.notifications import Target
 from rota.model.serialize import encode, fields_json
 from rota.model.spec import JobSpec, SecretOrigin
 from rota.model.store_url import secrets_of
-from rota.operations.project.locate import make_state
+from rota.operations.project.locate import make_state, write_private
 from rota.runners.environment import FILE_NAME, NO_ORIGINS, read_env_file
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def store_secret(state: Path, name: str, value: str) -> bool:
     with reachable(path):
         before = path.read_text("utf-8").splitlines() if path.exists() else []
         kept = [line for line in before if not _assigns(line, name)]
-        _write(path, "\n".join([*kept, f"{name}={_quoted(value)}"]) + "\n")
+        write_private(path, "\n".join([*kept, f"{name}={_quoted(value)}"]) + "\n")
     return len(kept) < len(before)
 
 
@@ -208,7 +207,7 @@ def drop_secret(state: Path, name: str, *, dry_run: bool = False) -> None:
     if not dry_run:
         with reachable(path):
             kept = [line for line in path.read_text("utf-8").splitlines() if not _assigns(line, name)]
-            _write(path, "".join(f"{line}\n" for line in kept))
+            write_private(path, "".join(f"{line}\n" for line in kept))
 
 
 def _assigns(line: str, name: str) -> bool:
@@ -219,17 +218,6 @@ def _assigns(line: str, name: str) -> bool:
 def _quoted(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
-
-
-def _write(path: Path, text: str) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    fresh.rename(path)
 
 
 def secret_json(view: SecretView) -> dict[str, Any]:

@@ -298,13 +298,20 @@ def remember_host(folder: Path, environ: Mapping[str, str], *, includes: bool) -
     others = [host for host in registered if host != folder and (host / FILE_NAME).is_file()]
     hosts = sorted([*others, *own])
     if hosts != registered:
-        _write(user_state(environ) / REGISTRY, json.dumps({HOSTS: [str(host) for host in hosts]}, indent=2))
+        path = user_state(environ) / REGISTRY
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, json.dumps({HOSTS: [str(host) for host in hosts]}, indent=2) + "\n")
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text + "\n", "utf-8")
+def write_private(path: Path, text: str) -> None:
+    """Write or replace a file, completely or not at all; only its owner may read it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
     os.replace(fresh, path)
 
 

@@ -21,18 +21,14 @@ PARTS = 480
 
 
 class Gauge(Struct):
-    """A level between `since` and `until`, in milliseconds; it is full from `capacity` on.
+    """A level between `since` and `until`, in milliseconds.
 
     A change counts for the rest of its part, and as a step for all later parts, so each change costs the same.
     """
 
-    capacity: int
     since: int
     until: int
     level: int = 0
-    peak: int = 0
-    full_for: int = 0
-    _full_since: int | None = None
     _rests: list[float] = field(default_factory=lambda: [0.0] * (PARTS + 1))
     _steps: list[int] = field(default_factory=lambda: [0] * (PARTS + 2))
     _scale: float = 0.0
@@ -50,14 +46,6 @@ class Gauge(Struct):
         part = int(place)
         self._rests[part] += change * (part + 1 - place)
         self._steps[part + 1] += change
-        if level > self.peak:
-            self.peak = level
-        if level >= self.capacity:
-            if self._full_since is None:
-                self._full_since = at
-        elif self._full_since is not None:
-            self.full_for += at - self._full_since
-            self._full_since = None
 
     def close(self) -> None:
         """Count up to the end of the span."""
@@ -68,16 +56,6 @@ class Gauge(Struct):
         """The mean level in each part."""
         steps = accumulate(self._steps[:PARTS])
         return tuple(max(step + rest, 0.0) for step, rest in zip(steps, self._rests[:PARTS], strict=True))
-
-    @property
-    def share_full(self) -> float:
-        """The share of the time in which the level was full."""
-        return self.full_for / (self.until - self.since)
-
-    @property
-    def mean(self) -> float:
-        """The average level."""
-        return sum(self.parts) / PARTS
 
 
 HOUR_MS = 3_600_000
@@ -283,7 +261,7 @@ class Tally:
             filled = book.windows[-1]
             gauge = self.accounts.get(name)
             if gauge is None:
-                gauge = self.accounts[name] = Gauge(book.account.limit, self.since, self.until)
+                gauge = self.accounts[name] = Gauge(self.since, self.until)
             before = self._windows.setdefault(name, filled.window)
             if before is not filled.window:
                 gauge.note(0, to_ms(before.until))

@@ -13,7 +13,6 @@ from rota.engine.activity import KIND as TICK
 from rota.engine.activity import everything_paused
 from rota.engine.membership.control import installed_version
 from rota.engine.membership.locks import live_processes, worker_here
-from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.attention import Attention, ItemKind
 from rota.model.budgets import Per
@@ -40,7 +39,7 @@ from rota.store.tables.activity import POLL
 from rota.store.tables.audit import Acknowledgement
 from rota.store.tables.jobs import digest_of
 from rota.text.format import day_time
-from rota.text.jobs import say_abandoned, say_hold
+from rota.text.jobs import say_abandoned, say_provider_hold
 from rota.text.runs import say_attempt, say_retrying
 
 if TYPE_CHECKING:
@@ -325,11 +324,7 @@ def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
     """Return the hold of a job's provider in words, or nothing."""
     agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
     held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
-    return (
-        ""
-        if held is None
-        else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now, problem=held.problem)
-    )
+    return "" if held is None else say_provider_hold(held, zone=zone, now=now)
 
 
 def _tried(view: JobView, failed: Run, now: datetime, *, held: bool) -> tuple[str, str]:
@@ -358,7 +353,7 @@ def denied(view: JobView) -> Attention | None:
 def held(view: HoldView, *, zone: str, now: datetime) -> Attention:
     """Return the item of a held provider."""
     hold = view.hold
-    until = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now, problem=hold.problem)
+    until = say_provider_hold(hold, zone=zone, now=now)
     what = f"{until}, {view.waiting} waiting: {hold.why}"
     command = "rota agents check" if hold.login else f"rota agents release {hold.provider}"
     sign = f"{hold.problem} {iso(hold.since)}"
