@@ -400,24 +400,10 @@ def tell_unchanged(*, dry_run: bool) -> None:
 
 READS = frozenset(
     {
-        *(
-            "ack",
-            "agents",
-            "agents check",
-            "approve",
-            "audit",
-            "budgets",
-            "check",
-            "completion",
-            "deliveries",
-            "digest",
-            "doctor",
-            "explain",
-            "export",
-        ),
-        *("groups", "groups show", "help", "history", "import", "list", "logs", "mcp", "next", "queue", "schema"),
-        *("questions", "questions show", "grants"),
-        *("diff", "show", "simulate", "spans", "stats", "status", "usage", "verify", "workers"),
+        *("ack", "agents", "agents check", "approve", "audit", "budgets", "check", "completion", "deliveries"),
+        *("diff", "digest", "doctor", "explain", "export", "grants", "groups", "groups show", "help", "history"),
+        *("import", "list", "logs", "mcp", "next", "questions", "questions show", "queue", "schema", "show"),
+        *("simulate", "spans", "stats", "status", "usage", "verify", "workers"),
     }
 )
 """Commands that agents may use: they change nothing, or have their own limits (`mcp`)."""
