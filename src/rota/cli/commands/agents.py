@@ -39,6 +39,7 @@ def agents_command(invocation: Invocation) -> None:
 
     Each program is searched for as its runs would find it. No model is called, so the command costs nothing.
     """
+    from rota.cli.commands.usage import show_subscriptions
     from rota.operations.agents.agents import agents_json
 
     view, zone = _look(invocation)
@@ -56,7 +57,7 @@ def agents_command(invocation: Invocation) -> None:
     print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
     for one in view.agents:
         _tell_remedy(one)
-    _tell_subscriptions(view, zone, now=invocation.now())
+    show_subscriptions(view.subscriptions, zone, now=invocation.now())
 
 
 def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
@@ -71,15 +72,6 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
 def _tell_problem(view: "AgentsView") -> None:
     if view.problem:
         click.echo(f"{view.problem}   rota check", err=True)
-
-
-def _tell_subscriptions(view: "AgentsView", zone: str, *, now: datetime) -> None:
-    from rota.operations.budgets import kept_words, windows_words
-
-    for one in view.subscriptions:
-        click.echo(f"windows of {plain(one.provider)}: {plain(windows_words(one, zone, now=now))}")
-        for line in kept_words(one, zone, now=now):
-            click.echo(plain(line))
 
 
 def _tell_remedy(view: "AgentView") -> None:
@@ -153,6 +145,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
     A provider that is held for a missing login is released when its agents work, unless an agent's run checks them.
     Exit codes: 0 if every agent is ready, else 1. No model is called.
     """
+    from rota.cli.commands.usage import show_subscriptions
     from rota.operations.agents.agents import agents_json
 
     if name and everything:
@@ -171,7 +164,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
         click.echo(NONE)
     for one in view.agents:
         _tell_whole(one, zone, now=invocation.now())
-    _tell_subscriptions(view, zone, now=invocation.now())
+    show_subscriptions(view.subscriptions, zone, now=invocation.now())
     for provider in released:
         click.echo(f"provider {provider} is released")
     return code

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -136,7 +136,7 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
             if invocation.as_json:
                 print_json({"subscriptions": [subscription_json(view) for view in kept]})
             else:
-                _show_subscriptions(kept, zone, now=now)
+                show_subscriptions(kept, zone, now=now)
             return
         if account is not None:
             found = show_account(store, account, now=now)
@@ -150,10 +150,11 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
         click.echo("no budgets; declare one in rota.yaml: `budgets: {claude-day: {usd: 10, per: day}}`")
     else:
         _show_all(views, now=now)
-        _show_subscriptions(subscriptions, zone, now=now)
+        show_subscriptions(subscriptions, zone, now=now)
 
 
-def _show_subscriptions(views: "list[SubscriptionView]", zone: str, *, now: datetime) -> None:
+def show_subscriptions(views: "Sequence[SubscriptionView]", zone: str, *, now: datetime) -> None:
+    """Print the windows of subscriptions, and what budgets keep of them."""
     from rota.operations.budgets import kept_words, windows_words
 
     for view in views:

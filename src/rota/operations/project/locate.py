@@ -304,8 +304,11 @@ def remember_host(folder: Path, environ: Mapping[str, str], *, includes: bool) -
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write or replace a file, completely or not at all; only its owner may read it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    """Write or replace a file, completely or not at all; only its owner may read it.
+
+    Agents that run meanwhile cannot read it either: the names `token.new` and `secrets.env.new` are hidden from them.
+    """
+    fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
