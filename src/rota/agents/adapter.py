@@ -22,7 +22,10 @@ from rota.model.agents import (
     ProcessEnd,
 )
 
-STATE_FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "secrets", "secrets.env", "secrets.env.new", "token", "token.new")
+STATE_FILES = (
+    *("rota.db", "rota.db-wal", "rota.db-shm", "secrets", "secrets.env", "secrets.env.new"),
+    *("token", "token.new"),
+)
 """Files of the state folder that are hidden even before they exist."""
 
 
