@@ -22,7 +22,7 @@ from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
 from rota.log import LogLine, log
-from rota.model.amounts import and_more, counted
+from rota.model.amounts import counted, listed
 from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
@@ -212,9 +212,7 @@ class Console:
     def _going_on(self, run_ids: Collection[str]) -> str:
         assert self._store is not None
         handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
-        more = and_more(handles, MAX_NAMES)
-        told = f"{', '.join(handles[:MAX_NAMES])}{more}"
-        return f"; {told} {'continues' if len(handles) == 1 else 'continue'}" if handles else ""
+        return f"; {listed(handles, MAX_NAMES)} {'continues' if len(handles) == 1 else 'continue'}" if handles else ""
 
     # how it is printed
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.model.agents import Access, AgentProblem, McpServer, ProviderHold, provider_of, provider_pool
-from rota.model.amounts import and_more, counted, say_dollars
+from rota.model.amounts import counted, listed, say_dollars
 from rota.model.clock import say_duration
 from rota.model.records import Abandoned, Job, Run, Worktree
 from rota.model.spec import (
@@ -243,7 +243,7 @@ def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
     if not tools:
         return ""
     distinct = list(dict.fromkeys(tools))
-    return f"{', '.join(distinct[:TOOLS_SHOWN])}{and_more(distinct, TOOLS_SHOWN)}: {_advice(distinct, work)}"
+    return f"{listed(distinct, TOOLS_SHOWN)}: {_advice(distinct, work)}"
 
 
 def remedy_of(found: AgentFound, keys: Sequence[str] = (), *, sign_in: str = "") -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rota.model.amounts import and_more
+from rota.model.amounts import listed
 from rota.model.clock import MILLISECOND, say_duration
 from rota.model.records import Job, Run
 from rota.model.spec import Mode, QuietPolicy, Schedule
@@ -45,7 +45,7 @@ def say_excluded(schedule: Schedule, *, now: datetime) -> str | None:
     dates = schedule.excluded
     if not dates:
         return None
-    text = f"{', '.join(dates[:DATES_SHOWN])}{and_more(dates, DATES_SHOWN)}"
+    text = f"{listed(dates, DATES_SHOWN)}"
     if excluded_until(schedule, now) is not None:
         return f"{text} → today"
     coming = next_excluded(schedule, now)

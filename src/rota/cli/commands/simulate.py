@@ -9,7 +9,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, Row, print_table
-from rota.model.amounts import counted
+from rota.model.amounts import counted, listed
 from rota.model.budgets import Unit
 from rota.model.errors import StateError
 from rota.operations.simulate.player import span_words
@@ -200,7 +200,7 @@ def lines_after(report: SimulationReport) -> Iterator[str]:
     """Yield the lines about all jobs together, and the assumptions."""
     idle = [job.name for job in report.shown if not (job.fires or job.runs)]
     if idle:
-        yield f"never due: {_names(idle)}"
+        yield f"never due: {listed(idle, NAMES)}"
     yield from _call_lines(report)
     cost = summed_cost(report)
     if cost:
@@ -250,14 +250,9 @@ def _collision_lines(report: SimulationReport) -> Iterator[str]:
     yield f"collisions: in {counted(report.collided, 'second')} two or more jobs fire together"
     for one in report.collisions[:NAMES]:
         at = full_time(one.at, report.timezone, now=report.since, seconds=True)
-        yield f"  {at} {_names(list(one.jobs))}{f', ×{one.times:,} in all' if one.times > 1 else ''}"
+        yield f"  {at} {listed(one.jobs, NAMES)}{f', ×{one.times:,} in all' if one.times > 1 else ''}"
 
 
 def cost_words(cost: Mapping[str, int]) -> str:
     """Return the cost of runs: `$3.10, 12,000 tokens`."""
     return ", ".join(say_amount(amount, Unit(unit)) for unit, amount in cost.items())
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES])
-    return shown if len(names) <= NAMES else f"{shown} and {len(names) - NAMES} more"

@@ -10,7 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import Column, print_table
 from rota.cli.overview import terminal_width
-from rota.model.amounts import and_more, counted
+from rota.model.amounts import and_more, counted, listed
 from rota.model.clock import say_duration
 from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
 from rota.model.records import cut
@@ -253,11 +253,8 @@ def _workers(beat: "Heartbeat") -> str:
 def _elsewhere(beat: "Heartbeat") -> str:
     """Return the other machines; none of them is this folder's scheduler."""
     there = [one.worker.called for one in beat.workers if one.claims]
-    more = and_more(there, MAX_NAMES)
     running = click.style("schedulers running elsewhere", fg="green")
-    return (
-        f"{running} ({', '.join(there[:MAX_NAMES])}{more}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
-    )
+    return f"{running} ({listed(there, MAX_NAMES)}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
 
 
 def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:

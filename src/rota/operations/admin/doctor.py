@@ -19,7 +19,7 @@ from rota.declare.entries import notes_on
 from rota.declare.project import Declared
 from rota.engine.activity import everything_paused, in_tick_mode, read_ticks
 from rota.engine.clock import tzdata_version
-from rota.model.amounts import and_more, counted
+from rota.model.amounts import and_more, counted, listed
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, Problem, RotaError, SecretMissing
 from rota.model.notifications import CHATS
@@ -158,7 +158,7 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
     programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
     missing = [f"{spec.name}: {program}" for spec, program in programs if not _found(spec, program, path)]
     if missing:
-        shown = ", ".join(missing[:NAMES_SHOWN]) + and_more(missing, NAMES_SHOWN)
+        shown = listed(missing, NAMES_SHOWN)
         whose = "the scheduler's" if served is not None else "this"
         text = f"not found on {whose} PATH: {shown}"
         yield Finding("PATH", Severity.PROBLEM, text, "use the full path, or start rota with a PATH that includes them")

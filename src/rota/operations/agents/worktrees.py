@@ -11,7 +11,7 @@ from typing import TypedDict
 from msgspec import Struct
 
 from rota.declare.include import files_of
-from rota.model.amounts import and_more
+from rota.model.amounts import listed
 from rota.model.errors import WorkspaceFailed, WorktreeRefused
 from rota.model.records import Worktree
 from rota.model.serialize import fields_json, to_shape
@@ -241,7 +241,7 @@ def _own_files(tree: Worktree, head: str, place: ProjectPaths) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMES_SHOWN]) + and_more(names, NAMES_SHOWN)
+    return listed(names, NAMES_SHOWN)
 
 
 def discard_worktree(store: Store, place: ProjectPaths, handle: str, *, now: datetime) -> KeptWorktree:

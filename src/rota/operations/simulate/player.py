@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rota.declare.project import Declared
-from rota.model.amounts import and_more
+from rota.model.amounts import listed
 from rota.model.clock import cut_to_ms, parse_duration, say_duration, to_ms
 from rota.model.errors import InvalidDuration, InvalidValue, RotaError
 from rota.model.spec import Kind, Mode, QuietHours
@@ -486,7 +486,7 @@ def _assumed(person: Person, assumptions: Assumptions, durations: Mapping[str, R
         if takes.known == "assumed" and job.enabled and job.spec.work.kind is not Kind.GROUP:
             never_ran.setdefault(takes.duration, []).append(job.name)
     for duration, names in never_ran.items():
-        shown = ", ".join(names[:3]) + and_more(names, 3)
+        shown = listed(names, 3)
         sentences.append(f"a run of {shown} takes {say_duration(duration)}: no run to measure yet (see --duration)")
     if any(job.spec.gates.conditions for job in state.jobs):
         sentences.append("conditions pass")
