@@ -40,19 +40,16 @@ def create(
     dry_run: bool = False,
 ) -> GroupView:
     """Create a group at run time, with all of its members or not at all; it has no job and no schedule."""
-    operation = partial(_create, name=name, members=members, mode=mode, on_failure=on_failure, now=now)
-    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="group", now=now))
 
+    def change(db: Database) -> GroupView:
+        if not all(JOB_NAME.fullmatch(part) for part in name.split("/", 1)):
+            raise errors.InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
+        if jobs.job_by_name(db, name) is not None:
+            raise errors.NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
+        _check_members(db, members)
+        return _insert(db, groups_transactions.NewGroup(name, mode, on_failure, tuple(members)), now=now)
 
-def _create(
-    db: Database, *, name: str, members: Sequence[Member], mode: GroupMode, on_failure: OnFailure, now: datetime
-) -> GroupView:
-    if not all(JOB_NAME.fullmatch(part) for part in name.split("/", 1)):
-        raise errors.InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
-    if jobs.job_by_name(db, name) is not None:
-        raise errors.NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
-    _check_members(db, members)
-    return _insert(db, groups_transactions.NewGroup(name, mode, on_failure, tuple(members)), now=now)
+    return rolled_back(store, change) if dry_run else store.write(touching(change, what="group", now=now))
 
 
 def _check_members(db: Database, members: Sequence[Member]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,60 +41,43 @@ from rota.store.tables.processes import CriticalSection, lock_section
 _OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
 
-def start(
-    store: Store,
-    name: str,
-    *,
-    now: datetime,
-    params: Mapping[str, Any] | None = None,
-    force: bool = False,
-    by: Author | None = None,
-) -> RunRef:
-    """Start a job as `trigger` does, but without recording activity: a schedule may have started the caller."""
-    return store.write(partial(_trigger, name=name, params=params, force=force, by=by, now=now))
-
-
-def trigger(
-    store: Store,
-    name: str,
-    *,
-    now: datetime,
-    params: Mapping[str, Any] | None = None,
-    force: bool = False,
-    by: Author | None = None,
-    one_attempt: bool = False,
-) -> RunRef:
-    """Start a job by hand: enqueue a run, or raise an error that names the obstacle.
+class StartOptions(TypedDict, total=False):
+    """How a job is started by hand.
 
     `by` is the run or the caller of the tools that starts the job: it is recorded, and agents have a limit.
     `one_attempt`: a failure is not retried, regardless of the job's policy.
     """
-    run = store.write(trigger_operation(name, params=params, force=force, by=by, one_attempt=one_attempt, now=now))
+
+    params: Mapping[str, Any] | None
+    force: bool
+    by: Author | None
+    one_attempt: bool
+
+
+def start(store: Store, name: str, *, now: datetime, **options: Unpack[StartOptions]) -> RunRef:
+    """Start a job as `trigger` does, but without recording activity: a schedule may have started the caller."""
+    return store.write(partial(_trigger, name=name, now=now, **options))
+
+
+def trigger(store: Store, name: str, *, now: datetime, **options: Unpack[StartOptions]) -> RunRef:
+    """Start a job by hand: enqueue a run, or raise an error that names the obstacle."""
+    run = store.write(trigger_operation(name, now=now, **options))
     faults.point("trigger.committed")
     return run
 
 
-def trigger_operation(
-    name: str,
-    *,
-    now: datetime,
-    params: Mapping[str, Any] | None = None,
-    force: bool = False,
-    by: Author | None = None,
-    one_attempt: bool = False,
-) -> Callable[[Database], RunRef]:
+def trigger_operation(name: str, *, now: datetime, **options: Unpack[StartOptions]) -> Callable[[Database], RunRef]:
     """Return what `trigger` does, as an operation."""
-    operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
-    return touching(operation, what="trigger", now=now)
+    return touching(partial(_trigger, name=name, now=now, **options), what="trigger", now=now)
 
 
 def _trigger(
     db: Database,
     *,
     name: str,
-    params: Mapping[str, Any] | None,
-    force: bool,
     now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
     by: Author | None = None,
     one_attempt: bool = False,
 ) -> RunRef:

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -234,24 +233,21 @@ def fork_run(
         raise InvalidValue("the prompt is empty", hint="write the task of the new run")
     if len(prompt) > PROMPT_LIMIT:
         raise InvalidValue(f"the prompt has {len(prompt):,} characters", hint=f"{PROMPT_LIMIT:,} are allowed")
-    operation = partial(_fork, handle=handle, prompt=prompt, state=state, by=by, door=door, now=now, force=force)
-    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="fork", now=now))
 
+    def fork(db: Database) -> Forked:
+        view = run_view(db, find_run(db, handle))
+        refuse_unusable(db, view, state)
+        run, job = view.run, view.job
+        _refuse_other_agent(view)
+        params = {name: value for name, value in run.params.items() if name in job.spec.work.params}
+        told = {"fork": {"of": run.handle, "by": by}}
+        born = start_job(db, job, params, trigger=Trigger.FORK, decisions=told, force=force, now=now)
+        reply = Reply(born.id, run.id, run.handle, run.session_id or "", prompt, door, "", by, created_at=now)
+        chats.save_reply(db, reply)
+        audit.insert_event(db, "forked", now=now, job_id=job.id, run_id=born.id, of=run.handle, by=by)
+        return Forked(run, born)
 
-def _fork(
-    db: Database, *, handle: str, prompt: str, state: Path, by: str, door: Door, now: datetime, force: bool
-) -> Forked:
-    view = run_view(db, find_run(db, handle))
-    refuse_unusable(db, view, state)
-    run, job = view.run, view.job
-    _refuse_other_agent(view)
-    params = {name: value for name, value in run.params.items() if name in job.spec.work.params}
-    told = {"fork": {"of": run.handle, "by": by}}
-    born = start_job(db, job, params, trigger=Trigger.FORK, decisions=told, force=force, now=now)
-    reply = Reply(born.id, run.id, run.handle, run.session_id or "", prompt, door, "", by, created_at=now)
-    chats.save_reply(db, reply)
-    audit.insert_event(db, "forked", now=now, job_id=job.id, run_id=born.id, of=run.handle, by=by)
-    return Forked(run, born)
+    return rolled_back(store, fork) if dry_run else store.write(touching(fork, what="fork", now=now))
 
 
 def _refuse_other_agent(view: RunView) -> None:
