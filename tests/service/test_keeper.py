@@ -23,6 +23,7 @@ from rota.model.states import Reason
 from rota.runners.command import to_outcome
 from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
+from rota.runners.spawn_client import IDLE_SECONDS
 from rota.runners.watch import wait_keeper
 from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner, start_alone, umask
 from tests.waiting import LONGEST_WAIT, until
@@ -566,6 +567,29 @@ def test_a_reserved_keeper_without_a_run_goes_back_or_leaves_with_its_outcome(cl
             return read(tmp_path)["exit_code"] == 1
 
     assert asyncio.run(back())
+
+
+def test_a_keeper_that_claims_reserve_without_a_run_for_it_still_leaves(tmp_path):
+    """Claims of functions reserve keepers all the time; nothing may keep those alive, or wake them each time."""
+
+    async def reserve_again():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/true"), tmp_path)
+            spawned.open()
+            channel = running.channel(spawned.identity)
+            await channel.reply()
+            running.settle(spawned.identity)
+            rested = channel.idle_since
+            for _ in range(3):
+                assert running.reserve(1, []) == [spawned.identity]
+                running.release([spawned.identity], claimed=True)
+            assert (channel.idle_since, channel.unconfirmed) == (rested, False)
+            channel.idle_since -= IDLE_SECONDS
+            assert running.reserve(1, []) == []
+            await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
+
+    asyncio.run(reserve_again())
+    assert not (tmp_path / "outcome.json").exists()
 
 
 def test_a_long_order_comes_in_a_file_and_takes_no_reserved_keeper(tmp_path):

@@ -53,8 +53,7 @@ def test_runs_of_a_lost_machine_run_elsewhere_and_one_that_returns_ends_its_own_
     here.rota("trigger", "more")
     until(lambda: here.running_on("work") == "killed", what="the run on the machine to be killed")
     until(lambda: here.running_on("more") == "stopped", what="the run on the machine to be stopped")
-    tree = stopped.processes()
-    assert tree
+    tree = until(stopped.processes, what="its command to begin")
     here.rota("workers", "resume", "here")
     kill(first)
     second.send_signal(signal.SIGSTOP)

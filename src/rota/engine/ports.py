@@ -37,7 +37,7 @@ class Processes(Protocol):
     def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> Sequence[ProcessIdentity]:
         """Reserve up to so many waiting processes for commands that start with their claim.
 
-        Those of `ended` runs, whose outcomes are about to be stored, come first.
+        Keepers of `ended` runs, whose outcomes are about to be stored, come first.
         """
         ...
 

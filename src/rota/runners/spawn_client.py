@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,6 +68,8 @@ class Channel:
         """Whether it may get another run: a keeper that got a signal may yet meet it."""
         self.answered = False
         """Whether it holds an outcome that is not stored."""
+        self.unconfirmed = False
+        """Whether it does not know yet that its outcome is stored."""
         self.reserved = False
         """Whether a claim may give it a run."""
         self._end = end
@@ -93,7 +96,7 @@ class Channel:
 
     def order(self, order: bytes, file: int | None) -> None:
         """Hand a run over, which says that the outcome before is stored; that a keeper is gone shows in its reply."""
-        self.reserved = self.answered = False
+        self.reserved = self.answered = self.unconfirmed = False
         self._reply = self._loop.create_future() if self._reply.done() and self.open else self._reply
         try:
             if file is None:
@@ -107,12 +110,14 @@ class Channel:
         """Wait for the outcome of the run; None: the keeper is gone without one."""
         return await self._reply
 
-    def settle(self) -> None:
-        """Answer the keeper that its outcome is stored."""
+    def confirm(self) -> None:
+        """Confirm to the keeper that its outcome is stored, once."""
         try:
-            self._end.send(STORED)
+            if self.unconfirmed:
+                self._end.send(STORED)
         except OSError:
             self.close()
+        self.unconfirmed = False
 
     def close(self) -> None:
         """Dismiss the keeper: it leaves, after its run if there is one."""
@@ -277,7 +282,10 @@ class Spawner:
         taken = [channel for channel in answered if channel.answered and channel.reusable and not channel.reserved]
         del taken[count:]
         while len(taken) < count and (idle := self._take_idle()) is not None:
-            taken.append(idle)
+            if idle.idle_since + IDLE_SECONDS > asyncio.get_running_loop().time():
+                taken.append(idle)
+            else:
+                idle.close()  # a claim after the other reserved it, and none used it
         for channel in taken:
             channel.reserved = True
         return [channel.identity for channel in taken]
@@ -305,18 +313,18 @@ class Spawner:
         channel = self._keepers.get(keeper)
         if channel is None or not channel.answered:
             return
-        channel.answered = False
+        assert self._loop is not None
+        channel.answered, channel.unconfirmed, channel.idle_since = False, True, self._loop.time()
         if not channel.reserved:  # an order says so too
             self._rest(channel)
 
     def _rest(self, channel: Channel) -> None:
-        channel.settle()
+        channel.confirm()
         if not channel.reusable:
             channel.close()
         elif channel.open:
             assert self._loop is not None
-            channel.idle_since = self._loop.time()
-            self._idle.append(channel)
+            insort(self._idle, channel, key=lambda one: one.idle_since)
             if self._timer is None:
                 self._timer = self._loop.call_later(IDLE_SECONDS, self._dismiss_idle)
 
