@@ -3,7 +3,7 @@
 from bench.apart import apart
 from bench.measuring import Report, interleave, rows_of, sized
 
-TARGET = "≥ 0.8× raw from a synchronous caller, ≥ 0.4× from the event loop, 8 callers ≥ 3× one"
+TARGET = "≥ 0.9 × raw from a synchronous caller, ≥ 0.4 × from the event loop, 8 callers ≥ 3 × one"
 COUNT = sized(800, 40)
 
 

@@ -157,7 +157,7 @@ class RawRows:
     def _start(self, candidates: Sequence[tuple]) -> list[str]:
         now = to_ms(CLOCK.now())
         claims = json.dumps([[row[KEY], slot, RUNNING, now] for slot, row in enumerate(candidates)])
-        self._run("run_claim", runs=claims, now=now, **self._held)
+        self._run("run_claim", runs=claims, boot_id=None, now=now, **self._held)
         return [row[ID] for row in candidates]
 
     def _finish(self, run_ids: Sequence[str]) -> None:
