@@ -153,10 +153,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return await _told(request, Invalid([_problem(problem) for problem in error.errors()]))
 
 
-class Invalid(JobProblems):
+class Invalid(JobProblems, code="request_invalid"):
     """A request has invalid, unknown or missing fields or params."""
-
-    code = "request_invalid"
 
 
 def _problem(one: Any) -> Problem:

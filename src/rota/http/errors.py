@@ -2,7 +2,7 @@
 
 import json
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from starlette.responses import Response
 
@@ -11,197 +11,161 @@ from rota.model.errors import RotaError
 from rota.operations.admin.access import Scope
 
 
-class HttpRefusal(RotaError):
-    """A request that is refused before, or without, an operation."""
+class HttpRefusal(RotaError, code="bad_request"):
+    """A request that is refused before, or without, an operation. A subclass names its status beside its code."""
 
-    code = "bad_request"
     status: ClassVar[int] = 400
     headers: tuple[tuple[str, str], ...] = ()
     text: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
 
+    def __init_subclass__(cls, *, code: str = "", status: int = 0, **options: Any) -> None:
+        super().__init_subclass__(code=code, **options)
+        cls.status = status or cls.status
+
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or self.text, hint=hint or self.remedy)
 
 
-class NoToken(HttpRefusal):
+class NoToken(HttpRefusal, code="unauthorized", status=401):
     """A request without a token, or with a wrong one."""
 
-    code = "unauthorized"
-    status = 401
     headers = (("WWW-Authenticate", 'Bearer realm="rota"'),)
     text = "a token is required"
     remedy = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
 
 
-class TokenEnded(NoToken):
+class TokenEnded(NoToken, code="token_ended"):
     """A stored token that has expired or was revoked."""
 
-    code = "token_ended"
     remedy = "create another one with `rota token create NAME --scope SCOPE`"
 
 
-class PersonRefused(HttpRefusal):
+class PersonRefused(HttpRefusal, code="person_refused", status=403):
     """A person that a proxy or an identity provider names, without access here."""
 
-    code = "person_refused"
-    status = 403
     remedy = "an owner of this project adds the name to `http.people` in rota.yaml"
 
 
-class TokenInAddress(HttpRefusal):
+class TokenInAddress(HttpRefusal, code="token_in_address", status=403):
     """A token in an address, which history and logs may keep, has more rights than to read the calendar."""
 
-    code = "token_in_address"
-    status = 403
     text = "only a token of the scope calendar may be in an address"
     remedy = "create one with `rota token create NAME --scope calendar`; revoke the other one"
 
 
-class ScopeRefused(HttpRefusal):
+class ScopeRefused(HttpRefusal, code="forbidden", status=403):
     """A token whose scope does not allow the request."""
-
-    code = "forbidden"
-    status = 403
 
     def __init__(self, scope: str, wanted: str) -> None:
         needed = "run; a token for an agent needs the scope agent" if wanted == Scope.AGENT else wanted
         super().__init__(f"a token of the scope {scope} may not do this", hint=f"it needs the scope {needed}")
 
 
-class HostRefused(HttpRefusal):
+class HostRefused(HttpRefusal, code="host_refused", status=421):
     """A request for another host than this one."""
 
-    code = "host_refused"
-    status = 421
     text = "the Host header does not name this server"
     remedy = "use 127.0.0.1 or localhost, or set `http.public_url` to the public address"
 
 
-class OriginRefused(HttpRefusal):
+class OriginRefused(HttpRefusal, code="origin_refused", status=403):
     """A request that the page of another site sent."""
 
-    code = "origin_refused"
-    status = 403
     text = "a page of another origin sent the request"
     remedy = "only pages of this server may call it; set `http.public_url` if a proxy serves it"
 
 
-class TooManyFailures(HttpRefusal):
+class TooManyFailures(HttpRefusal, code="too_many_failures", status=429):
     """Too many wrong tokens came from one address."""
-
-    code = "too_many_failures"
-    status = 429
 
     def __init__(self, seconds: int) -> None:
         super().__init__("too many requests with wrong tokens", hint=f"try again in {seconds} s")
         self.headers = (("Retry-After", str(seconds)),)
 
 
-class NotFound(HttpRefusal):
+class NotFound(HttpRefusal, code="not_found", status=404):
     """No route has this path."""
 
-    code = "not_found"
-    status = 404
     text = "no such path"
     remedy = "GET /api/v1/openapi.json lists all paths"
 
 
-class MethodRefused(HttpRefusal):
+class MethodRefused(HttpRefusal, code="method_not_allowed", status=405):
     """The path does not have this method."""
-
-    code = "method_not_allowed"
-    status = 405
 
     def __init__(self, allowed: str) -> None:
         super().__init__("method not allowed", hint=f"use {allowed}")
         self.headers = (("Allow", allowed),)
 
 
-class LengthAmbiguous(HttpRefusal):
+class LengthAmbiguous(HttpRefusal, code="length_ambiguous"):
     """Two headers state the length of the body: servers and proxies disagree about its end."""
 
-    code = "length_ambiguous"
     headers = (("Connection", "close"),)
     text = "the length of the body is ambiguous"
     remedy = "send Content-Length or, with HTTP/1.1, Transfer-Encoding: chunked; never both"
 
 
-class BodyTooLarge(HttpRefusal):
+class BodyTooLarge(HttpRefusal, code="body_too_large", status=413):
     """A body of more than 1 MB."""
 
-    code = "body_too_large"
-    status = 413
     text = "the body is larger than 1 MB"
     remedy = "send less per request"
 
 
-class BodyLate(HttpRefusal):
+class BodyLate(HttpRefusal, code="body_late", status=408):
     """A body that did not arrive completely in time."""
 
-    code = "body_late"
-    status = 408
     text = "the body did not arrive in time"
     remedy = "send it again"
 
 
-class MediaRefused(HttpRefusal):
+class MediaRefused(HttpRefusal, code="media_type", status=415):
     """A body that is not plain JSON."""
 
-    code = "media_type"
-    status = 415
     text = "the body is not plain JSON"
     remedy = "send it with `Content-Type: application/json`, not compressed"
 
 
-class JsonInvalid(HttpRefusal):
+class JsonInvalid(HttpRefusal, code="json_invalid"):
     """A body that is not strict JSON."""
-
-    code = "json_invalid"
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the body is not valid JSON: {problem}", hint="send one JSON value in UTF-8")
 
 
-class FormInvalid(HttpRefusal):
+class FormInvalid(HttpRefusal, code="form_invalid"):
     """A form of a page that cannot be read."""
 
-    code = "form_invalid"
     text = "the form cannot be read"
     remedy = "go back, reload the page and send the form again"
 
 
-class KeyRefused(HttpRefusal):
+class KeyRefused(HttpRefusal, code="idempotency_key"):
     """An invalid Idempotency-Key."""
 
-    code = "idempotency_key"
     text = "the Idempotency-Key cannot be used"
     remedy = "send 1 to 128 visible ASCII characters, once"
 
 
-class KeyMismatch(HttpRefusal):
+class KeyMismatch(HttpRefusal, code="idempotency_mismatch", status=409):
     """An Idempotency-Key that was used for another request."""
 
-    code = "idempotency_mismatch"
-    status = 409
     text = "this Idempotency-Key was used for another request"
     remedy = "use a new key for a new request"
 
 
-class KeyPending(HttpRefusal):
+class KeyPending(HttpRefusal, code="idempotency_pending", status=409):
     """An Idempotency-Key whose first request has no stored answer: it still runs, or the answer was lost."""
 
-    code = "idempotency_pending"
-    status = 409
     text = "the first request with this Idempotency-Key took effect or is in progress, and its answer is unknown"
     remedy = "it is not repeated: read the current state, or send it again with a new key"
 
 
-class Busy(HttpRefusal):
+class Busy(HttpRefusal, code="too_many_streams", status=503):
     """The limit of live streams or waiting calls is reached."""
 
-    code = "too_many_streams"
-    status = 503
     headers = (("Retry-After", "10"),)
 
     def __init__(self, what: str) -> None:
@@ -277,10 +241,8 @@ def problem(error: RotaError) -> Response:
     return Response(body, status, headers_of(error), MEDIA_TYPE)
 
 
-class Unexpected(RotaError):
+class Unexpected(RotaError, code="internal"):
     """An unexpected error inside rota."""
-
-    code = "internal"
 
     def __init__(self) -> None:
         super().__init__("internal error", hint="see the log of `rota serve`")

@@ -38,11 +38,9 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 MISSING = "logins by OpenID Connect need PyJWT: `pip install 'rota[oidc]'`"
 
 
-class LoginFailed(errors.HttpRefusal):
+class LoginFailed(errors.HttpRefusal, code="login_failed", status=401):
     """A login at the identity provider that cannot be completed."""
 
-    code = "login_failed"
-    status = 401
     remedy = "log in again"
 
 

@@ -70,11 +70,8 @@ TEXT = "text/plain; charset=utf-8"
 LINES = 100_000
 
 
-class RangeRefused(HttpRefusal):
+class RangeRefused(HttpRefusal, code="range", status=416):
     """A range outside the output."""
-
-    code = "range"
-    status = 416
 
     def __init__(self, size: int) -> None:
         super().__init__("the range is not within the output", hint=f"there are {size} bytes; write bytes=0-99")
