@@ -64,6 +64,21 @@ def iso(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds" if at.microsecond >= 1000 else "seconds").replace("+00:00", "Z")
 
 
+def hashed_part(room: timedelta, key: str) -> timedelta:
+    """Return a part of a time that follows from `key` alone: whole milliseconds, less than `room`.
+
+    >>> hashed_part(timedelta(seconds=1), "backup"), hashed_part(timedelta(), "backup")
+    (datetime.timedelta(microseconds=680000), datetime.timedelta(0))
+    """
+    milliseconds = room // MILLISECOND
+    if milliseconds <= 0:
+        return timedelta()
+    import hashlib  # most commands delay nothing
+
+    digest = hashlib.sha256(key.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % milliseconds * MILLISECOND
+
+
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3660)
 _WRITTEN = r"(?a)([0-9]{1,12})([smhd])"

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rota.model.clock import MILLISECOND, say_duration
+from rota.model.clock import MILLISECOND, hashed_part, say_duration
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
 from rota.model.spec import Jitter, JobSpec, Kind, OnRestart, OverlapPolicy, RepeatedFailure, Retry
 from rota.model.states import Reason, Status, Trigger
@@ -129,13 +129,7 @@ def _jitter(jitter: Jitter | None, wait: timedelta, *, room: timedelta, run_id: 
     if jitter is None:
         return NO_WAIT
     up_to = jitter.up_to if jitter.up_to is not None else wait * ((jitter.percent or 0) / 100)
-    choices = min(up_to, room) // MILLISECOND
-    if choices <= 0:
-        return NO_WAIT
-    import hashlib
-
-    digest = hashlib.sha256(run_id.encode()).digest()
-    return int.from_bytes(digest[:8], "big") % choices * MILLISECOND
+    return hashed_part(min(up_to, room), run_id)
 
 
 def backing_off(repeated: RepeatedFailure | None, *, failures: int, finished_at: datetime) -> datetime | None:

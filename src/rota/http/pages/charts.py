@@ -187,18 +187,26 @@ def _span(values: Sequence[float | None], say: Say) -> str:
 
 def _line(one: Series, steps: Sequence[str], *, most: float, say: Say) -> Markup:
     width = WIDTH / max(len(steps), 1)
-    path, drawn, dots = "", False, Markup()
-    for at, value in enumerate(one.values):
-        if value is None:
-            drawn = False
-            continue
-        x, y = _short((at + 0.5) * width), _short(HEIGHT - value / most * (HEIGHT - 4) - 2)
-        path += f"{'L' if drawn else 'M'}{x} {y}"
-        drawn = True
-        dots += Markup('<path class="dot {}" d="M{} {}h0"><title>{}</title></path>').format(
-            one.style, x, y, f"{steps[at]}: {one.name} {say(value)}"
-        )
-    return Markup('<path class="line {}" d="{}"/>{}').format(one.style, path, dots)
+    points = [
+        None if value is None else f"{_short((at + 0.5) * width)} {_short(HEIGHT - value / most * (HEIGHT - 4) - 2)}"
+        for at, value in enumerate(one.values)
+    ]
+    dots = Markup()
+    for step, point, value in zip(steps, points, one.values, strict=True):
+        if point is not None and value is not None:
+            words = f"{step}: {one.name} {say(value)}"
+            dots += Markup('<path class="dot {}" d="M{}h0"><title>{}</title></path>').format(one.style, point, words)
+    return Markup('<path class="line {}" d="{}"/>{}').format(one.style, _path(points), dots)
+
+
+def _path(points: Sequence[str | None]) -> str:
+    """Return a line through points, with a gap at each that is not there."""
+    before = [None, *points]
+    return "".join(
+        f"{'M' if last is None else 'L'}{point}"
+        for last, point in zip(before, points, strict=False)
+        if point is not None
+    )
 
 
 def spark(values: Sequence[float | None], label: str) -> Markup:
@@ -207,15 +215,9 @@ def spark(values: Sequence[float | None], label: str) -> Markup:
     if len(known) < 2:
         return Markup()
     low, high = min(known), max(known)
-    step = 100 / (len(values) - 1)
-    path, drawn = "", False
-    for at, value in enumerate(values):
-        if value is None:
-            drawn = False
-            continue
-        y = 12.0 if high == low else 22 - (value - low) / (high - low) * 20
-        path += f"{'L' if drawn else 'M'}{_short(at * step)} {_short(y)}"
-        drawn = True
+    step, span = 100 / (len(values) - 1), high - low
+    heights = [None if value is None else 22 - (value - low) / span * 20 if span else 12.0 for value in values]
+    path = _path([None if y is None else f"{_short(at * step)} {_short(y)}" for at, y in enumerate(heights)])
     return Markup(
         '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<title>{}</title><path d="{}"/></svg>'

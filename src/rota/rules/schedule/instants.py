@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from rota.model.clock import MILLISECOND, say_duration, to_ms
+from rota.model.clock import hashed_part, say_duration, to_ms
 from rota.model.spec import Anchor, FirstRun, Jitter, Schedule
 from rota.rules.schedule.blackouts import waiting_run
 from rota.rules.schedule.cron import cron_count, cron_next, cron_previous, explain_cron
@@ -76,18 +76,10 @@ def delay(jitter: Jitter | None, *, name: str, instant: datetime, gap: timedelta
     >>> NO_DELAY <= delay(Jitter(percent=50), name="a", instant=at, gap=timedelta(hours=1)) < timedelta(minutes=30)
     True
     """
-    room = _room(jitter, gap) // MILLISECOND
-    if room <= 0:
-        return NO_DELAY
-    import hashlib
-
-    digest = hashlib.sha256(f"{name}\0{to_ms(instant)}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % room * MILLISECOND
+    return NO_DELAY if jitter is None else hashed_part(_room(jitter, gap), f"{name}\0{to_ms(instant)}")
 
 
-def _room(jitter: Jitter | None, gap: timedelta | None) -> timedelta:
-    if jitter is None:
-        return NO_DELAY
+def _room(jitter: Jitter, gap: timedelta | None) -> timedelta:
     if gap is None:  # the only instant: there is no gap to bound the jitter
         return jitter.up_to or NO_DELAY
     wanted = jitter.up_to if jitter.up_to is not None else gap * ((jitter.percent or 0) / 100)
