@@ -37,6 +37,7 @@ HOT = {
     "runs_matching_count": "live_job",
     "runs_backfilled": "run_backfill",
     "runs_fired": "run_fire",
+    "job_accounted_to": "run_fire",
     "run_last_backfill": "live_job",
     "runs_polled": "live_polling",
     "runs_unfinished_some": "live_job",

@@ -4,9 +4,10 @@ UPDATE job_version SET until = greatest(since, :now, :accounted_to) WHERE job_id
 
 -- name: job_accounted_to
 -- How far the account of a job's calendar reaches: to the beginning of its span, or to the last instant that has its row.
-SELECT greatest(since, (
+-- Each run of the schedule has a slot key: the index of the keys shows at once that a job has no such run among many others.
+SELECT greatest(since, CASE WHEN EXISTS (SELECT 1 FROM run WHERE run.job = job_version.job AND slot_key IS NOT NULL) THEN (
     SELECT CASE WHEN slot_key LIKE '#%' THEN 0 ELSE coalesce(covers_to, scheduled_for) END FROM run
-    WHERE run.job = (SELECT seq FROM job WHERE id = :job_id) AND trigger = 'schedule' ORDER BY number DESC LIMIT 1))
+    WHERE run.job = job_version.job AND trigger = 'schedule' ORDER BY number DESC LIMIT 1) END)
 FROM job_version WHERE job_id = :job_id AND version = :version
 
 -- name: jobs_following
