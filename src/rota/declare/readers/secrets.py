@@ -16,7 +16,7 @@ KINDS = ("command", "file", "keyring")
 _TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=5), said="1s and 5m")
 
 
-class _Entry(Struct, frozen=True):
+class _KeyringEntry(Struct, frozen=True):
     """An entry of the keyring."""
 
     service: str
@@ -47,15 +47,15 @@ def read_origin(value: Any) -> SecretOrigin:
             message = f"has {' and '.join(written)}" if written else "has no origin"
             code = "conflict" if written else "missing_value"
             raise BadValue(message, code=code, hint=f"keep one of {', '.join(KINDS)}")
-    entry = keys.pop("keyring", _Entry("", ""))
+    entry = keys.pop("keyring", _KeyringEntry("", ""))
     return SecretOrigin(**keys, service=entry.service, account=entry.account)
 
 
-def _read_entry(value: Any) -> _Entry:
+def _read_entry(value: Any) -> _KeyringEntry:
     service, _, account = read_text(value).strip().partition("/")
     if not service or not account or service.startswith("-"):
         raise BadValue(f"{shown(value)} is not an entry of a keyring", hint="write `keyring: service/account`")
-    return _Entry(service, account)
+    return _KeyringEntry(service, account)
 
 
 def placed(origins: Mapping[str, SecretOrigin], folder: str, place: Callable[..., str]) -> dict[str, SecretOrigin]:
