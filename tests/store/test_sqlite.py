@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, StateError, StorageFull
+from rota.store.driver import WriteOptions
 from rota.store.migrate import open_store
 from rota.store.sqlite.store import LockWait, connect, mark_database, read_head
 from rota.store.tables import jobs, run_queries
@@ -58,6 +59,21 @@ def test_every_connection_has_the_pragmas_that_the_promises_rest_on(store, name,
     assert store.read(partial(pragma, name=name)) == value
     assert store.write(partial(pragma, name=name)) == value
     assert asyncio.run(submitted()) == value
+
+
+def test_what_comes_of_an_operation_is_foretold_before_its_commit_and_nothing_of_one_that_fails(store):
+    noted = []
+
+    async def play():
+        told = WriteOptions(on_precommit=lambda value: noted.append(("foretold", value)))
+        failing = store.submit(lambda db: db.execute("meta_set", key="key", value=None), told)
+        first = store.submit(partial(pragma, name="foreign_keys"), told)
+        failed, value = await asyncio.gather(failing, first, return_exceptions=True)
+        noted.append(("done", value))
+        return failed
+
+    assert isinstance(asyncio.run(play()), Exception)
+    assert noted == [("foretold", 1), ("done", 1)]
 
 
 def test_a_writer_leaves_checkpoints_to_another_thread(store):

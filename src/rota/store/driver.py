@@ -71,11 +71,11 @@ Operation = Callable[[Database], T]
 
 
 class WriteOptions(Struct, frozen=True):
-    """Options of a submitted operation that save time with a server.
+    """Options of a submitted operation that save time.
 
     `concurrent`: may run on the second writer connection, unordered with other submitted operations. `prefetch`: sends
     the first queries and locks of the operation before it starts. `on_precommit`: is called on the event loop with the
-    result while the server commits; the commit may still fail.
+    result while the commit is under way; it may still fail.
     """
 
     concurrent: bool = False

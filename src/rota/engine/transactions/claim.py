@@ -247,9 +247,11 @@ def _claim_round(
         if until is not None and run.created_at > until:
             break  # it comes first and is not ours: no run may overtake it
         spec = spec_of(run)
-        admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
-        if isinstance(admission, Skip):
-            outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
+        late = run.expires_at and decide(
+            spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now
+        )
+        if isinstance(late, Skip):
+            outcome = Outcome(Status.SKIPPED, late.reason, error=late.why)
             gone = end_run(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or gone
             room.give_back(chosen.draws)
         elif queue.take(db, chosen.draws):

@@ -207,8 +207,10 @@ def finish(
         lock_jobs_of_runs(db, [result.run_id for result in results])
     runs.prefetch_end_facts(db)
     ended: list[runs.FinishedRun] = []
-    if all(is_plain(result.outcome) for result in results):
-        ends = [_settled(result, RUNNING, now) for result in results]
+    shared = {id(result.outcome): result for result in results}
+    if all(is_plain(result.outcome) for result in shared.values()):
+        settled = {key: _settled(result, RUNNING, now)[1:] for key, result in shared.items()}
+        ends = [runs.RunEnd(result.run_id, *settled[id(result.outcome)]) for result in results]
         if mode is FinishMode.BATCH_INDEPENDENT:
             ends.sort(key=lambda end: end.run_id)  # the order in which every transaction locks several runs
         ended = _end(db, ends, mode, epoch=epoch, now=now, leaked=leaked, job_ids=job_ids)
@@ -220,7 +222,8 @@ def finish(
     for run in ended:
         if run.outcome.state is not None:
             jobs.save_job_state(db, run.job_id, run.outcome.state)
-        keep_session(db, run.id, run.outcome, job_id=run.job_id, now=now)
+        if run.outcome.session is not None or run.outcome.session_lost is not None:
+            keep_session(db, run.id, run.outcome, job_id=run.job_id, now=now)
     if changes := [run.outcome.scheduler_state for run in ended if run.outcome.scheduler_state]:
         poll.save(db, changes)
     note_agents(db, [run.id for run in ended if run.outcome.provider is not None], now=now)
@@ -335,18 +338,16 @@ def _end(
     if not ended:
         return []
     faults.point("record.run_updated")
-    final = {run.id for run in ended}
-    started = [end for end in ends if end.expected is Status.RUNNING and end.run_id in final]
-    queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
-    settle_pools(db, [run for run in ended if run.id not in queued], leaked=leaked)
+    expected = {end.run_id: end.expected for end in ends}
+    settle_pools(db, [run for run in ended if expected[run.id] is not Status.QUEUED], leaked=leaked)
     answered = [run for run in ended if run.outcome.provider is not None]
     if answered:
         asked = (agents.ProviderAnswer(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered)
         agents.note_answers(db, asked, now=now)
     facts = runs.end_facts(db)
     if facts.budget_held:
-        began = {end.run_id for end in started}
-        budgets.settle(db, [budgets.EndedSpender(run.id, run.outcome.usage, run.id in began) for run in ended], now=now)
+        spent = ((run.id, run.outcome.usage, expected[run.id] is Status.RUNNING) for run in ended)
+        budgets.settle(db, [budgets.EndedSpender(*one) for one in spent], now=now)
     if facts.work_open:
         agents.settle(db, ended, now=now)
     for run in ended:
@@ -373,7 +374,10 @@ def follow_up(
     A failure that is retried leaves its chain unfinished, and so does a run that asked a person: runs that waited for
     it wait for the next one. The end of a chain releases the runs that waited for it, advances its group, and moves
     the job's cursor if that depends on its runs. All retries come first, since runs in line wait for them too.
+    Nothing follows from most: the success of a run that was started by hand, outside of a group, of a quiet job.
     """
+    quiet = {job_id for job_id, state in standing.items() if not any(state)}
+    ended = [run for run in ended if run.job_id not in quiet or not _is_quiet(run)]
     further = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
     failed = [run for run in ended if run.status is Status.FAILED]
     retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
@@ -400,6 +404,11 @@ def follow_up(
     for group_id in dict.fromkeys(run.group_id for run in ended if run.group_id is not None):
         further += groups.step(db, group_id, now=now)
     return further
+
+
+def _is_quiet(ended: runs.FinishedRun) -> bool:
+    own = ended.trigger is Trigger.MANUAL and ended.chain_id is None and ended.group_id is None
+    return own and ended.outcome.status is Status.COMPLETED
 
 
 def _chain(db: Database, ended: runs.FinishedRun) -> run_queries.Chain:

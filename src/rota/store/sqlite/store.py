@@ -149,14 +149,14 @@ class SqliteStore:
     def submit(
         self,
         operation: driver.Operation[T],
-        options: driver.WriteOptions = driver.PLAIN,  # noqa: ARG002
+        options: driver.WriteOptions = driver.PLAIN,
     ) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread. The options have no effect: SQLite has no round trips."""
+        """Hand `operation` to the writer thread. Of the options `on_precommit` has an effect: only the disk is slow."""
         with self._opened_lock:  # the event loops of the scheduler and of HTTP share the writer
             if self._writer is None:
                 self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
                 self._writer = driver.Writer(self._commit, end=self._end_writer)
-        return self._writer.submit(operation)
+        return self._writer.submit(operation, options)
 
     def commits(self) -> Callable[[], int | None]:
         """Return a reader of SQLite's own number, on a connection that neither writes nor waits for a lock."""
@@ -248,6 +248,7 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
                 driver.store_counts(database)
+                driver.call_precommit(batch, done)
                 connection.execute("COMMIT")
         except Exception as error:
             with contextlib.suppress(apsw.Error):
