@@ -12,16 +12,16 @@ SOURCE = Path(rota.__file__).parent
 LEVELS = {"warning", "error", "exception", "critical"}
 
 
-def messages(tree: ast.Module, everywhere: dict[str, list[ast.expr]]) -> Iterator[str]:
+def messages(nodes: list[ast.AST], everywhere: dict[str, list[ast.expr]]) -> Iterator[str]:
     """Yield the messages that a module logs; a name stands for every text that is assigned to it."""
     aliases = {
         target.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp) and logs(node.value.body)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and (
             logs(node.func) or (isinstance(node.func, ast.Name) and node.func.id in aliases)
         ):
@@ -48,9 +48,9 @@ def texts(node: ast.expr, everywhere: dict[str, list[ast.expr]]) -> Iterator[str
             yield from texts(value, everywhere)
 
 
-def assignments(tree: ast.Module) -> dict[str, list[ast.expr]]:
+def assignments(nodes: list[ast.AST]) -> dict[str, list[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
@@ -62,13 +62,15 @@ def assignments(tree: ast.Module) -> dict[str, list[ast.expr]]:
 
 
 def logged() -> set[str]:
-    trees = [ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
+    modules = [list(ast.walk(ast.parse(path.read_text("utf-8")))) for path in sorted(SOURCE.rglob("*.py"))]
+    assigned = [assignments(nodes) for nodes in modules]
     attributes: dict[str, list[ast.expr]] = {}
-    for tree in trees:
-        for name, values in assignments(tree).items():
+    for found in assigned:
+        for name, values in found.items():
             if name.startswith("_"):
                 attributes.setdefault(name, []).extend(values)
-    return {text for tree in trees for text in messages(tree, assignments(tree) | attributes)}
+    both = zip(modules, assigned, strict=True)
+    return {text for nodes, found in both for text in messages(nodes, found | attributes)}
 
 
 def documented_messages() -> set[str]:
@@ -80,10 +82,9 @@ def documented_messages() -> set[str]:
 
 
 def test_a_message_that_is_not_on_the_page_is_found() -> None:
-    tree = ast.parse(
-        'TEXT = "a new failure"\nlog.warning(TEXT, job=1)\nlog.info("not this one")\nlog.error(f"{1} left")'
-    )
-    assert set(messages(tree, assignments(tree))) == {"a new failure", "… left"}
+    text = 'TEXT = "a new failure"\nlog.warning(TEXT, job=1)\nlog.info("not this one")\nlog.error(f"{1} left")'
+    nodes = list(ast.walk(ast.parse(text)))
+    assert set(messages(nodes, assignments(nodes))) == {"a new failure", "… left"}
 
 
 def test_every_warning_and_error_of_the_log_is_documented_and_no_other() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def minutes(count: int) -> timedelta:
 # the auditor itself
 
 
+@cache
 def imported_by(module: str) -> set[str]:
     """Return the modules of ours that a module imports, wherever in its text."""
     path = Path(rota.__file__).parents[1] / Path(*module.split("."))

@@ -175,7 +175,7 @@ def _repack(path: Path, name: str, data: bytes, *, rename: str = "") -> None:
         kept = {member.name: archive.extractfile(member).read() for member in archive}
     kept.pop(rename or name, None)
     kept[name] = data
-    with tarfile.open(path, "w:gz") as archive:
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
         for each, content in kept.items():
             member = tarfile.TarInfo(each)
             member.size = len(content)

@@ -2,11 +2,11 @@
 
 import re
 from contextlib import closing
+from datetime import timedelta
 from html import unescape
 
 import pytest
 
-from rota.engine.clock import SystemClock
 from rota.operations.admin.access import Scope
 from tests.pages.conftest import Page, Site
 
@@ -20,6 +20,7 @@ include: ["parts/*.yaml", beds/rota.yaml]
 """
 PART = "jobs:\n  rake: {command: [echo, rake]}  # leaves\n"
 BEDS = "jobs:\n  sow: {command: [echo, sow]}  # seeds\n"
+LONG = timedelta(days=30 * 365)
 NEW = 'water: {command: [echo, water], cron: "0 7 * * *"}   # each morning'
 
 
@@ -166,9 +167,10 @@ def test_a_change_while_an_agent_may_write_waits_for_apply(garden: Site) -> None
     file = FILE.replace("jobs:", "agents:\n  helper: {adapter: claude, access: full}\njobs:")
     file = file.replace("include:", "  think: {agent: helper, prompt: Think.}\ninclude:")
     garden.project.applied(file)
-    garden.clock.advance(SystemClock().now() - garden.clock.now())  # files have real times
+    garden.clock.advance(-LONG)  # files have real times: the run is under way at each of them
     garden.project.ok("trigger", "think")
     garden.project.carry_out([])
+    garden.clock.advance(2 * LONG)
     done = save(garden, "water", NEW)
     assert "is saved in" in done.words
     assert "changed while the agent's run think:1 worked there" in done.words

@@ -21,6 +21,8 @@ import pytest
 
 from rota.engine.transactions.fire import fire
 from rota.store.driver import PLAIN, Database, Operation, WriteOptions
+from tests.postgres import VARIABLE as POSTGRES
+from tests.postgres import server_address
 from tests.simulation.failing import failing
 from tests.simulation.world import DyingStore, World
 from tests.waiting import LONGEST_WAIT
@@ -180,6 +182,7 @@ def run(tmp_path: Path, *arguments: str, bug: str | None = None) -> tuple[int, s
     copy(tmp_path / "copy", bug)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE", "PYTEST_"))}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(tmp_path / "copy")}
+    environment[POSTGRES] = server_address()  # else each would make a server of its own
     output = tmp_path / "output"  # a pipe would stay open as long as a process that the bug leaves running
     with output.open("wb") as file:
         done = subprocess.run(

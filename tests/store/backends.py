@@ -1,6 +1,7 @@
 """What a conformance test needs of a backend beyond the store itself: any statement, the catalogue, how it refuses."""
 
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from msgspec import Struct
 from rota.store.driver import Store
 from rota.store.migrate import open_store
 from rota.store.postgres.pipeline import PipelineConnection, rows_of, statement
-from rota.store.postgres.setup import open_postgres
+from rota.store.postgres.pool import ConnectionPool
+from rota.store.postgres.store import PostgresStore
 from rota.store.sqlite.store import connect
 from tests.postgres import lay_postgres
 from tests.store.making import NOW
@@ -30,10 +32,10 @@ class Backend(Struct, frozen=True):
 def sqlite(folder: Path) -> Backend:
     path = lay_database(folder)
     store = open_store(path, now=NOW)
-    beside = connect(path)
+    beside = cache(partial(connect, path))
 
     def sql(statement: str, /, **params: Any) -> list[tuple[Any, ...]]:
-        return beside.execute(statement, params).fetchall()
+        return beside().execute(statement, params).fetchall()
 
     def columns(table: str) -> list[str]:
         return [name for (name,) in sql("SELECT name FROM pragma_table_info(:name)", name=table)]
@@ -43,11 +45,11 @@ def sqlite(folder: Path) -> Backend:
 
 def postgres(_: Path) -> Backend:
     address = lay_postgres()
-    store = open_postgres(address, now=lambda: NOW)
-    beside = PipelineConnection(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+    store = PostgresStore(ConnectionPool(address, now=lambda: NOW))
+    beside = cache(lambda: PipelineConnection(psycopg.connect(address, autocommit=True), now=lambda: NOW))
 
     def sql(text: str, /, **params: Any) -> list[tuple[Any, ...]]:
-        return rows_of(beside.run(statement(text), params))
+        return rows_of(beside().run(statement(text), params))
 
     def columns(table: str) -> list[str]:
         return [

@@ -81,6 +81,7 @@ def backends(beside):
         pid
         for (pid,) in beside.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND application_name = 'rota'"  # not what empties it
         ).fetchall()
     ]
 

@@ -40,11 +40,17 @@ class Use(Struct, frozen=True):
     complete: bool
 
 
-def uses_in(file: Path) -> list[Use]:
+@cache
+def calls() -> list[tuple[Path, ast.Call]]:
+    """Return the calls in the source, each with its file."""
+    trees = [(file, ast.parse(file.read_text("utf-8"))) for file in sorted(SOURCE.rglob("*.py"))]
+    return [(file, node) for file, tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+@cache
+def uses() -> list[Use]:
     found = []
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if not isinstance(node, ast.Call):
-            continue
+    for file, node in calls():
         if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
             first = node.args[0] if node.args else None
         elif isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
@@ -58,16 +64,9 @@ def uses_in(file: Path) -> list[Use]:
     return found
 
 
-@cache
-def uses() -> list[Use]:
-    return [use for file in sorted(SOURCE.rglob("*.py")) for use in uses_in(file)]
-
-
 def texts_passed_on() -> set[str]:
     """Return the texts that the source passes to functions: some of them run the query of that name."""
-    trees = [ast.parse(file.read_text("utf-8")) for file in SOURCE.rglob("*.py")]
-    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {str(arg.value) for call in calls for arg in call.args if isinstance(arg, ast.Constant)}
+    return {str(arg.value) for _, call in calls() for arg in call.args if isinstance(arg, ast.Constant)}
 
 
 def parameters(statement: str) -> set[str]:
