@@ -155,6 +155,9 @@ def test_a_scheduler_that_can_start_nothing_is_unhealthy_until_there_is_room(pro
     assert told.returncode == 1
     assert f"fails, nothing starts: the disk of {project.state / 'rota.db'} is full" in told.stdout
     assert project.scheduler()["failing"]["code"] == "storage_full"
+    told = project.rota("status", "--json", check=False)
+    assert [item["kind"] for item in json.loads(told.stdout)["attention"]] == ["storage"]
+    assert project.rota("doctor", check=False).stdout.count("problem  scheduler") == 1
     disk.empty()
     until(lambda: health(project)[0] == 200, what="health to be well again")
     assert project.rota("status").returncode == 0

@@ -306,8 +306,9 @@ def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
     elif not place.shared:
         yield NONE_RUNNING
     for key in ("storage_problem", "damage", "file_problem"):
-        if beat.answer.get(key):
-            yield Finding("scheduler", Severity.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
+        problem, failing = beat.answer.get(key), beat.answer.get("failing") or {}
+        if problem and problem != failing.get("error"):
+            yield Finding("scheduler", Severity.PROBLEM, str(problem), "see the log of `rota serve`")
     locks = sorted(os.listdir(place.state / LOCKS)) if (place.state / LOCKS).is_dir() else []
     left = [name for name in locks if not process_lock_held(place.state, name)]
     if left:

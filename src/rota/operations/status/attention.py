@@ -519,7 +519,7 @@ def _scheduler(beat: "Heartbeat") -> Iterator[Attention]:
         what = f"stalled: pid {beat.pid} holds the lock and does not answer"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=f"stalled {beat.pid}")
     failing = beat.answer.get("failing")
-    if failing:
+    if failing and failing["error"] != beat.answer.get("storage_problem"):  # the storage is an item of its own
         what = f"{failing['stage']} fails, nothing starts: {failing['error']}"
         yield Attention("scheduler", what, "rota doctor", kind=ItemKind.SCHEDULER, sign=what)
     doubled = beat.answer.get("crontab_problem")
