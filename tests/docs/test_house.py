@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tests.docs.pages import ROOT, page
 
-ON_THE_WAY = 67
+ON_THE_WAY = 66
 """60, and two more where the run takes longer than a second: then the tick looks for cancellations meanwhile."""
 
 
