@@ -108,6 +108,16 @@ def test_a_reader_that_goes_away_is_no_traceback(project: Project) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize(("command", "code"), [("nonsense", 2), ("status", 66)])
+def test_an_error_whose_reader_went_away_keeps_its_exit_code(project: Project, command: str, code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [sys.executable, "-m", "rota", "--dir", str(project.folder), command]
+    ended = subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=writer, check=False)
+    os.close(writer)
+    assert ended.returncode == code
+
+
 def typed(project: Project, *arguments: str, shell: str) -> subprocess.CompletedProcess[str]:
     """Type a command whose streams a shell arranges."""
     line = ["sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, "-m", "rota", "--dir", str(project.folder)]

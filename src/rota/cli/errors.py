@@ -131,7 +131,7 @@ def error_json(error: RotaError) -> dict[str, object]:
     }
 
 
-def report_usage(error: click.UsageError, *, as_json: bool) -> int:
+def report_usage(error: click.UsageError, *, as_json: bool) -> None:
     """Print a usage error."""
     text = error.format_message().replace("a valid float range", "a number")
     text = text.replace("a valid integer range", "a whole number").replace("a valid integer", "a whole number")
@@ -143,4 +143,3 @@ def report_usage(error: click.UsageError, *, as_json: bool) -> int:
     else:
         click.echo(f"rota: {text}", err=True)
         click.echo(f"      {hint}", err=True)
-    return USAGE

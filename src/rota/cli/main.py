@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
+from rota.cli.errors import FAULT, INTERRUPTED, USAGE, exit_code, report, report_usage
 from rota.cli.invocation import Invocation, RotaCommand, print_json, refuse_unusable
-from rota.cli.output import HelpContext, clean_streams, give_up, interrupts_noted, is_unwritable, open_closed_streams
+from rota.cli.output import (
+    HelpContext,
+    clean_streams,
+    give_up,
+    ignore_closed,
+    interrupts_noted,
+    is_unwritable,
+    open_closed_streams,
+)
 from rota.cli.overview import COMMANDS, SUMMARY, overview
 from rota.model.errors import OutputUnwritable, ProjectMissing, RotaError, nearest
 
@@ -106,7 +114,9 @@ class Root(click.Group):
             with interrupts_noted():
                 code: Any = super().main(arguments, prog_name, standalone_mode=False, **extra)
         except click.UsageError as error:
-            code = report_usage(error, as_json=as_json)
+            code = USAGE
+            with ignore_closed(sys.stderr):
+                report_usage(error, as_json=as_json)
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except Exception as error:
@@ -124,7 +134,8 @@ def _told(error: Exception, *, as_json: bool) -> int:
         error = _refused(error)
     if not isinstance(error, RotaError):
         raise error
-    report(error, as_json=as_json)
+    with ignore_closed(sys.stderr):
+        report(error, as_json=as_json)
     return exit_code(error)
 
 
