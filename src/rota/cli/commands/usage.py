@@ -1,7 +1,5 @@
 """`rota usage` and `budgets`."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -63,6 +61,9 @@ def usage_command(invocation: Invocation, *, by: str, since: str, job: str | Non
 
 
 def _csv(view: "UsageView") -> str:
+    import csv
+    import io
+
     from rota.operations.budgets import used_json
 
     text = io.StringIO()
