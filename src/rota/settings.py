@@ -186,7 +186,7 @@ def _given_folder(place: Path, origin: str) -> Path:
 def stamp_of(path: Path) -> Stamp | None:
     """Return a value that differs after a write or replacement of a file, None for a missing file."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)

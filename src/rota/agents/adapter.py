@@ -456,7 +456,7 @@ def mcp_config(task: AgentTask) -> dict[str, Any]:
     if task.tools_server:
         command, *arguments = task.tools_server
         servers[SERVER] = {"command": command, "args": arguments}
-    for one in task.mcp_servers:
-        local = {"command": one.command[0], "args": list(one.command[1:])} if one.command else {}
-        servers[one.name] = local or {"type": "http", "url": one.url}
+    for server in task.mcp_servers:
+        local = {"command": server.command[0], "args": list(server.command[1:])} if server.command else {}
+        servers[server.name] = local or {"type": "http", "url": server.url}
     return {"mcpServers": servers}

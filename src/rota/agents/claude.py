@@ -81,8 +81,8 @@ def _permissions(task: agents.AgentTask) -> list[str]:
     # An editing tool that is named may edit everywhere; `acceptEdits` lets it edit in the workspace alone.
     allowed = [tool for tool in tools if not (edits and tool in EDITING)]
     own = [f"mcp__{adapter.SERVER}"] if task.tools_server else []
-    own += [f"mcp__{one.name}__{tool}" for one in task.mcp_servers for tool in one.tools]
-    own += [f"mcp__{one.name}" for one in task.mcp_servers if not one.tools]
+    own += [f"mcp__{server.name}__{tool}" for server in task.mcp_servers for tool in server.tools]
+    own += [f"mcp__{server.name}" for server in task.mcp_servers if not server.tools]
     if task.access is agents.Access.ASK:
         return _asking(tools, own)
     argv = ["--permission-mode", "acceptEdits" if edits else "dontAsk", "--allowedTools", ",".join([*allowed, *own])]

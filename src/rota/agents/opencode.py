@@ -29,10 +29,10 @@ def invoke(task: AgentTask) -> AgentInvocation:
     config: dict[str, Any] = {}
     rules: dict[str, dict[str, Any]] = {"permission": {**PERMISSIONS[task.access], **_denials(task)}}
     servers = {adapter.SERVER: {"type": "local", "command": list(task.tools_server)}} if task.tools_server else {}
-    for one in task.mcp_servers:
-        local = {"type": "local", "command": list(one.command)}
-        servers[one.name] = local if one.command else {"type": "remote", "url": one.url}
-        rules["permission"] |= {f"{one.name}_{tool}": "allow" for tool in one.tools or ("*",)}
+    for mcp_server in task.mcp_servers:
+        local = {"type": "local", "command": list(mcp_server.command)}
+        servers[mcp_server.name] = local if mcp_server.command else {"type": "remote", "url": mcp_server.url}
+        rules["permission"] |= {f"{mcp_server.name}_{tool}": "allow" for tool in mcp_server.tools or ("*",)}
     if servers:
         further = {"enabled": True, "timeout": adapter.PATIENCE * 1000}
         config["mcp"] = {name: server | further for name, server in servers.items()}

@@ -43,7 +43,7 @@ def claude_windows(events: Iterable[adapter.Event]) -> tuple[SubscriptionWindow,
 
 def codex_windows(limits: adapter.Event, ended_at: datetime | None) -> tuple[SubscriptionWindow, ...]:
     """Return the windows in the `rate_limits` of a session of Codex, named after their length."""
-    found = []
+    windows = []
     for slot in ("primary", "secondary"):
         window = adapter.part(limits, slot)
         percent = adapter.number(window.get("used_percent"))
@@ -53,8 +53,8 @@ def codex_windows(limits: adapter.Event, ended_at: datetime | None) -> tuple[Sub
         seconds = adapter.number(window.get("resets_in_seconds"))
         if resets_at is None and seconds is not None and ended_at is not None:
             resets_at = _after(ended_at, seconds)
-        found.append(_window(_named(adapter.count_at(window, "window_minutes"), slot), percent / 100, resets_at))
-    return tuple(found)
+        windows.append(_window(_named(adapter.count_at(window, "window_minutes"), slot), percent / 100, resets_at))
+    return tuple(windows)
 
 
 def header_windows(headers: Mapping[str, Any]) -> tuple[SubscriptionWindow, ...]:

@@ -161,7 +161,7 @@ class Console:
         if found == told:
             return
         if self._as_json:
-            self._event("paused", everything=found.everything is not None, jobs=[one.job for one in found.jobs])
+            self._event("paused", everything=found.everything is not None, jobs=[pause.job for pause in found.jobs])
         elif found.everything is not None:
             words = everything_words(found.everything, zone=self._zone, now=self._clock.now())
             _echo(f"{click.style('paused', fg='yellow')} {words}")
@@ -414,9 +414,9 @@ class _Chosen(logging.Formatter):
 
 class _AsJson(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told = _told(record)
+        log_line = _told(record)
         at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
-        line = {**told.fields, "event": told.event, "level": record.levelname.lower(), "timestamp": at}
+        line = {**log_line.fields, "event": log_line.event, "level": record.levelname.lower(), "timestamp": at}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json_text(line)

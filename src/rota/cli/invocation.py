@@ -468,8 +468,8 @@ def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
 
 
 def _spelled(ctx: click.Context, name: str | None) -> str:
-    found = next((param for param in ctx.command.params if param.name == name), None)
-    return found.opts[-1] if isinstance(found, click.Option) else ""
+    parameter = next((param for param in ctx.command.params if param.name == name), None)
+    return parameter.opts[-1] if isinstance(parameter, click.Option) else ""
 
 
 OPTIONS = (

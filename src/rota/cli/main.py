@@ -275,10 +275,10 @@ def help_command(ctx: click.Context, *, name: str | None, everything: bool) -> N
         click.echo(cli.get_help(root))
         return
     for each in [name] if name else COMMANDS:
-        found = cli.get_command(root, each)
-        assert found is not None
-        with found.context_class(found, info_name=each, parent=root) as inner:
-            click.echo(found.get_help(inner) + ("" if name else "\n"))
+        command = cli.get_command(root, each)
+        assert command is not None
+        with command.context_class(command, info_name=each, parent=root) as inner:
+            click.echo(command.get_help(inner) + ("" if name else "\n"))
 
 
 def _as_json(name: str) -> dict[str, Any]:

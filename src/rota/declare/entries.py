@@ -46,9 +46,9 @@ def check_names(names: Iterable[tuple[str, str]], findings: Findings, *, base: K
 
 def in_case_only(name: str, other: str) -> Problem:
     """Return what is wrong with a job whose name only differs in case from that of another one."""
-    found = _wrong_name(name, other)
-    assert found is not None
-    return found.below("jobs", name)
+    problem = _wrong_name(name, other)
+    assert problem is not None
+    return problem.below("jobs", name)
 
 
 def _wrong_name(name: str, other: str) -> Problem | None:
@@ -116,7 +116,7 @@ def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) 
     schedules = {agent: body["schedules"] for agent, body in bodies.items() if isinstance(body.get("schedules"), dict)}
     for agent, named in schedules.items():
         check_names([("schedules", name) for name in named], findings, base=("agents", agent))
-    found: list[JobSpec | None] = []
+    specs: list[JobSpec | None] = []
     for agent, name, body in ((agent, *entry) for agent, named in schedules.items() for entry in named.items()):
         at: KeyPath = ("agents", agent, "schedules", name)
         try:
@@ -126,8 +126,8 @@ def read_schedules(agents: Bodies, project: JobDefaults, *, findings: Findings) 
             keys, right = error.rest, False
         if keys is not None:  # the other keys of a wrong one may be wrong, too
             spec = _job(f"{agent}/{name}", {"agent": agent, **keys}, project, findings=findings, at=at)
-            found.append(spec if right else None)
-    return tuple(spec for spec in found if spec is not None)
+            specs.append(spec if right else None)
+    return tuple(spec for spec in specs if spec is not None)
 
 
 def read_poll(keys: Mapping[str, Any] | None, project: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:

@@ -243,7 +243,7 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
     """Return the text of a rota.yaml that declares these jobs and groups."""
     head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
     head["budgets"] = {name: account_keys(account, zone=top.timezone) for name, account in top.budgets.items()}
-    head["budgets"] |= {name: subscription_keys(one) for name, one in top.subscriptions.items()}
+    head["budgets"] |= {name: subscription_keys(subscription) for name, subscription in top.subscriptions.items()}
     head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
     head["notify"] = {name: write_target(target) for name, target in top.notify.items()}
     lines = [write_comment(note) for note in notes]
@@ -285,21 +285,21 @@ def _agents(specs: Sequence[JobSpec]) -> Keys:
         found[agent.agent] = keys | ({"options": options} if options and not agent.function else {})
     for work in works:
         for name in _listed(work) if len(_listed(work)) > 1 else ():
-            models = [one.model for one in work.choices if one.agent == name and one.model]
+            models = [choice.model for choice in work.choices if choice.agent == name and choice.model]
             found[name] |= {"model": models if len(models) > 1 else models[0]} if models else {}
     return found
 
 
 def _listed(work: AgentWork) -> list[str]:
     """Return the agents that may do the work of a job, the preferred first."""
-    return list(dict.fromkeys(one.agent for one in work.choices))
+    return list(dict.fromkeys(choice.agent for choice in work.choices))
 
 
 def _poll(spec: JobSpec) -> Keys:
     work = spec.work
     keys: Keys = {"url": work.url} if work.url else {"run": work.function}
     if work.headers:
-        keys["headers"] = {one.name: one.written for one in work.headers}
+        keys["headers"] = {env.name: env.written for env in work.headers}
     keys |= {"interval": _when(spec.schedule, zone=spec.schedule.timezone)["interval"]}
     if work.timeout is not None:
         keys["timeout"] = write_duration(work.timeout)
@@ -433,8 +433,8 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     if len(_listed(agent)) > 1:
         keys["agent"] = _listed(agent)
     elif agent.choices:
-        keys["model"] = [one.model for one in agent.choices]
-    same = all(one.max_turns == agent.max_turns for one in agent.choices)
+        keys["model"] = [choice.model for choice in agent.choices]
+    same = all(choice.max_turns == agent.max_turns for choice in agent.choices)
     keys |= {"max_turns": agent.max_turns} if agent.max_turns is not None and same else {}
     if agent.source is not None:
         keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
@@ -453,7 +453,7 @@ def _work(work: Work, top: Top) -> Keys:
 def _surroundings(work: Work, top: Top) -> Keys:
     keys: Keys = {}
     if work.env:
-        keys["env"] = {one.name: one.written for one in work.env}
+        keys["env"] = {env.name: env.written for env in work.env}
     if work.env_file is not None:
         keys["env_file"] = _place(work.env_file, top.folder)
     if work.cwd != top.folder:
@@ -495,11 +495,11 @@ def _retry(retry: Retry) -> Any:
 
 def _retention(retention: Retention, usual: Retention) -> Keys:
     keys: Keys = {}
-    for one in fields(Retention):
-        value = getattr(retention, one.name)
-        if value != getattr(usual, one.name):
+    for field_info in fields(Retention):
+        value = getattr(retention, field_info.name)
+        if value != getattr(usual, field_info.name):
             written = write_duration(value) if isinstance(value, timedelta) else value
-            keys[one.name] = "forever" if value is None else written
+            keys[field_info.name] = "forever" if value is None else written
     return {"retention": keys} if keys else {}
 
 
@@ -588,7 +588,7 @@ def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, 
     start = document.position(("jobs",))[0]
     jobs = document.data["jobs"] or {}
     if not jobs:
-        head = _EMPTY_MAP.sub(lambda found: found[1].rstrip(), lines[start - 1], count=1)
+        head = _EMPTY_MAP.sub(lambda match: match[1].rstrip(), lines[start - 1], count=1)
         emptied = [*lines[: start - 1], head, *lines[start:]]
         yield _inserted(emptied, write_job(name, keys), at=start, newline=newline)
         return

@@ -232,14 +232,14 @@ def join_parts(main: "Document", parts: Sequence[Included], *, edited: Mapping[P
     """Return one document of a file and its parts, some as `edited`; each key keeps the place where it stands."""
     from rota.declare.yaml import load, parse
 
-    whole = main
+    document = main
     for part in parts:
         try:
             new = edited.get(part.path)
-            whole = _joined(whole, load(part.path, named=part.file) if new is None else parse(new, part.file))
+            document = _joined(document, load(part.path, named=part.file) if new is None else parse(new, part.file))
         except FileProblems as error:
-            whole = replace(whole, problems=(*whole.problems, *error.problems))
-    return whole
+            document = replace(document, problems=(*document.problems, *error.problems))
+    return document
 
 
 def _joined(whole: "Document", part: "Document") -> "Document":
@@ -310,15 +310,15 @@ def locate_job(file: Path, name: str, *, home: str, base: Path | None = None) ->
         document = load_again(file)
     except FileProblems:
         return None
-    found = find_included(patterns_of(document), file, home=home, base=base)
-    whole = join_parts(document, found.parts)
+    include_matches = find_included(patterns_of(document), file, home=home, base=base)
+    whole = join_parts(document, include_matches.parts)
     first, _, rest = name.partition("/")
     paths: tuple[KeyPath, ...] = (("jobs", name), ("groups", name), ("agents", first, "schedules", rest))
     path = next((path for path in paths if path in whole.keys), None)
     if path is None:
-        project = next((one for one in found.projects if one.name == first), None)
+        project = next((one for one in include_matches.projects if one.name == first), None)
         return locate_job(project.path, rest, home=home, base=file.parent) if project else None
-    files = {part.file: str(part.path) for part in found.parts}
+    files = {part.file: str(part.path) for part in include_matches.parts}
     shown, line, column = whole.place(path)
     return Problem("is declared here", JOB_CODE, files.get(shown, str(file)), line, column, at=path)
 

@@ -89,10 +89,10 @@ def replace_lines(content: bytes, old: JobLines, text: str, *, file: str) -> byt
     if not after and not lines[-1].endswith(ENDS):
         block = block.removesuffix(newline)
     new = f"{before}{block}{after}".encode()
-    found = parse(new, file)
-    if found.problems:
-        raise FileProblems(found.problems)
-    if found.data != _with_value(parse(content, file).data, old.path, alone.data[name]):
+    document = parse(new, file)
+    if document.problems:
+        raise FileProblems(document.problems)
+    if document.data != _with_value(parse(content, file).data, old.path, alone.data[name]):
         raise InvalidValue("the lines would change another part of the file", hint="check their indentation")
     return new
 

@@ -171,13 +171,13 @@ def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
     texts += [(("postcondition", "command", index), word) for index, word in enumerate(check.command)]
     for index, condition in enumerate(spec.gates.conditions):
         texts += [(("conditions", index), word) for word in condition.command]
-    problems = [one for path, text in texts for one in _unfilled(path, text, work)]
+    problems = [problem for path, text in texts for problem in _unfilled(path, text, work)]
     places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
     for key in ("prompt", "task") if keys.get("placeholders", True) else ():
         problems += _unfilled((key,), keys.get(key, ""), work, prompt=places)
     shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
     shells.append((("postcondition", "shell"), check.shell))
-    return problems + [one for path, text in shells for one in _shell_problems(path, text)]
+    return problems + [problem for path, text in shells for problem in _shell_problems(path, text)]
 
 
 def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Problem]:
@@ -323,7 +323,7 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
     try:
         one_interval(found)
     except BadValue as error:
-        problems += [replace(one, at=one.at or (spelt,), looks_at=("interval",)) for one in error.problems]
+        problems += [replace(problem, at=problem.at or (spelt,), looks_at=("interval",)) for problem in error.problems]
     return found, problems
 
 
@@ -449,7 +449,7 @@ def spec_of(name: str, keys: Keys, *, project: JobDefaults, shape: JobShape) -> 
         budgets=spends_of(get("budget", {}).values(), get("estimate", {}), project.budgets or {}),
         retention=replace(project.retention, **get("retention", {})),
         notify=tuple(name for name, _ in notify.names),
-        notify_own=tuple(replace(one, cwd=cwd) if one.command else one for one in notify.own),
+        notify_own=tuple(replace(target, cwd=cwd) if target.command else target for target in notify.own),
         **values_of("", keys),
     )
 

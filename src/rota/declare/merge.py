@@ -101,16 +101,19 @@ def gather(main: FileRead, others: Sequence[FileRead | LeftOut], *, lenient: boo
     readable = [one for one in others if isinstance(one, FileRead)]
     shared = share(main, readable)
     left_out = tuple(found for one in others if (found := _left_out(one, shared)))
-    kept = [one for one in readable if not any(out.included == one.included for out in left_out)]
-    told = [] if lenient else [problem for one in left_out for problem in one.problems]
+    reads = [file_read for file_read in readable if not any(out.included == file_read.included for out in left_out)]
+    problems = [] if lenient else [problem for one in left_out for problem in one.problems]
     return Gathered(
-        jobs=(*main.jobs, *(spec for one in kept for spec in one.jobs)),
+        jobs=(*main.jobs, *(spec for file_read in reads for spec in file_read.jobs)),
         shared=shared.sections,
-        notes=(*main.notes, *(note for one in kept for note in one.notes), *shared.notes),
-        included=(*main.found.parts, *(file for one in kept for file in (one.included, *one.found.parts))),
+        notes=(*main.notes, *(note for file_read in reads for note in file_read.notes), *shared.notes),
+        included=(
+            *main.found.parts,
+            *(file for file_read in reads for file in (file_read.included, *file_read.found.parts)),
+        ),
         left_out=left_out,
-        problems=tuple(in_file_order([*main.problems, *told])),
-        agents=(*main.agents, *(agent for one in kept for agent in one.agents)),
+        problems=tuple(in_file_order([*main.problems, *problems])),
+        agents=(*main.agents, *(agent for file_read in reads for agent in file_read.agents)),
     )
 
 
@@ -148,7 +151,7 @@ def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:
         agent = in_a_project(work.agent, project.name)
         renamed = dict(zip(own_pools(work.agent), own_pools(agent), strict=True))
         pools = _renamed_draws(pools, renamed)
-        choices = tuple(replace(one, pools=_renamed_draws(one.pools, renamed)) for one in agent.choices)
+        choices = tuple(replace(choice, pools=_renamed_draws(choice.pools, renamed)) for choice in agent.choices)
         work = replace(work, agent=replace(agent, choices=choices))
     labels = tuple(dict.fromkeys((*spec.labels, project_label(project.name))))
     enabled = spec.enabled and read.settings.scheduler.enabled

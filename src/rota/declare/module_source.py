@@ -71,9 +71,9 @@ class SourceFinder:
             if isinstance(found, str):
                 failed[module] = found
             opaque = opaque or found is None
-        for one in self._reachable():
-            opaque = opaque or one.opaque
-            for kind, name, keys in one.registers:
+        for module_source in self._reachable():
+            opaque = opaque or module_source.opaque
+            for kind, name, keys in module_source.registers:
                 _put(registry, kind, name, keys)
         return registry, failed, opaque
 
@@ -130,7 +130,7 @@ class SourceFinder:
         if file is None:
             place = _installed(name)
             if isinstance(place, str):
-                near = [one.stem for one in self._folder.iterdir() if one.suffix == ".py" or one.is_dir()]
+                near = [path.stem for path in self._folder.iterdir() if path.suffix == ".py" or path.is_dir()]
                 top = place.partition(".")[0]
                 hint = did_you_mean(place, near, f"write {top}.py beside rota.yaml, {ENVIRONMENT_HINT}")
                 return f'cannot import "{name}" from {sys.prefix}; {hint}'
@@ -172,28 +172,28 @@ def _installed(name: str) -> Path | str | None:
     if not below:
         return Path(spec.origin) if spec.has_location and spec.origin else None
     folders = [Path(place) for place in spec.submodule_search_locations or ()]
-    found = [file for folder in folders if (file := _file_of(folder, ".".join(below)))]
-    return found[0] if found else None
+    paths = [file for folder in folders if (file := _file_of(folder, ".".join(below)))]
+    return paths[0] if paths else None
 
 
 def read_source(tree: ast.Module, *, package: str = "") -> ModuleSource:
     """Return what the source of a module shows; `package` is what its relative imports are relative to."""
-    found = ModuleSource(defines=_defined(tree.body))
+    module_source = ModuleSource(defines=_defined(tree.body))
     rota, direct = _names_of_rota(tree)
-    used_as_decorator = _read_statements(found, tree, rota, direct)
+    used_as_decorator = _read_statements(module_source, tree, rota, direct)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.imports += [alias.name for alias in node.names]
+            module_source.imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            _follow(found, node, package)
+            _follow(module_source, node, package)
         elif isinstance(node, ast.Global):
-            found.defines |= {name: node for name in node.names if name not in found.defines}
+            module_source.defines |= {name: node for name in node.names if name not in module_source.defines}
         elif isinstance(node, ast.Call) and _name_of(node.func) in OPAQUE:
-            found.opaque = True
+            module_source.opaque = True
         elif isinstance(node, ast.Attribute | ast.Name) and id(node) not in used_as_decorator:
-            found.opaque = found.opaque or _kind_of(node, rota, direct) is not None
-    found.opaque = found.opaque or "__getattr__" in found.defines
-    return found
+            module_source.opaque = module_source.opaque or _kind_of(node, rota, direct) is not None
+    module_source.opaque = module_source.opaque or "__getattr__" in module_source.defines
+    return module_source
 
 
 def _read_statements(found: ModuleSource, tree: ast.Module, rota: set[str], direct: Mapping[str, str]) -> set[int]:
@@ -220,7 +220,7 @@ def _note(found: ModuleSource, kind: str, decorator: ast.expr, name: str) -> Non
     if isinstance(decorator, ast.Call):
         try:
             given = [ast.literal_eval(one) for one in decorator.args]
-            keys = {one.arg or "": ast.literal_eval(one.value) for one in decorator.keywords}
+            keys = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in decorator.keywords}
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             found.opaque = True
             return

@@ -86,7 +86,7 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
     for holder in ("", *sorted(_HOLDERS)):
         record = attrgetter(holder)(spec) if holder else spec
         kind = AgentWork if holder == "work.agent" else type(record)
-        for name in (one.name for one in fields(kind)):
+        for name in (field_info.name for field_info in fields(kind)):
             field = f"{holder}.{name}" if holder else name
             if field not in _HOLDERS | _APART:
                 found[names.get(field, name)] = None if record is None else _plain(getattr(record, name))
@@ -134,7 +134,7 @@ def _record(value: Any) -> Any:
     """Return a record without a writer of its own as JSON: the parts that are set; of an agent of a list its title."""
     if not isinstance(value, Struct):
         return _text(value)
-    parts = {one.name: getattr(value, one.name) for one in fields(type(value))}
+    parts = {field_info.name: getattr(value, field_info.name) for field_info in fields(type(value))}
     if isinstance(value, AgentChoice):
         parts = {"agent": value.title} | {name: part for name, part in parts.items() if name not in _IN_TITLE}
     return {name: part for name, part in parts.items() if part not in (None, "", (), {}, False)}
@@ -145,7 +145,7 @@ _IN_TITLE = ("agent", "model", "adapter", "provider", "pools", "called")
 
 
 def _retention(retention: Retention) -> str:
-    kept = {one.name: getattr(retention, one.name) for one in fields(Retention)}
+    kept = {field_info.name: getattr(retention, field_info.name) for field_info in fields(Retention)}
     return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())
 
 
@@ -274,7 +274,7 @@ def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[st
 
 
 def _policy_differences(wanted: AgentPolicy, stored: AgentPolicy) -> list[str]:
-    names = [one.name for one in fields(AgentPolicy)]
+    names = [field_info.name for field_info in fields(AgentPolicy)]
     changed = [(name, getattr(stored, name), getattr(wanted, name)) for name in names]
     return [f"agent_policy.{name} {_said(old)} -> {_said(new)}" for name, old, new in changed if old != new]
 
@@ -312,17 +312,17 @@ def _aging(value: timedelta | None) -> str:
 def _refuse_taken(
     declared: Sequence[JobSpec], known: Mapping[str, Job], *, source: str, adopt: Collection[str]
 ) -> None:
-    taken = [
+    jobs = [
         job
         for spec in declared
         if (job := known.get(spec.name.casefold())) and job.source != source and spec.name not in adopt
         if job.source != MADE or job.retired_at is None  # a retired job of an agent does not reserve its name
     ]
-    if not taken:
+    if not jobs:
         return
-    names = ", ".join(f"{job.name!r} ({job.source})" for job in taken)
-    what = "a job of another source has this name" if len(taken) == 1 else "jobs of other sources have these names"
-    flags = " ".join(f"--adopt {job.name}" for job in taken)
+    names = ", ".join(f"{job.name!r} ({job.source})" for job in jobs)
+    what = "a job of another source has this name" if len(jobs) == 1 else "jobs of other sources have these names"
+    flags = " ".join(f"--adopt {job.name}" for job in jobs)
     raise NameTaken(f"{what}: {names}", hint=f"choose another name, or take it over with `rota apply {flags}`")
 
 

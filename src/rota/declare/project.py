@@ -55,8 +55,8 @@ def usable(value: Any, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> Any:
     >>> usable({"command": ["a\\0b"]}, (), spoilt={})
     {'command': ['']}
     """
-    if isinstance(value, str) and (found := UNUSABLE.search(value)):
-        message = f"holds the character U+{ord(found[0]):04X}"
+    if isinstance(value, str) and (match := UNUSABLE.search(value)):
+        message = f"holds the character U+{ord(match[0]):04X}"
         spoilt[path] = Problem(message, "yaml_character", at=path, hint=TEXT_HINT)
         return ""
     if isinstance(value, dict):
@@ -68,11 +68,11 @@ def usable(value: Any, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> Any:
 
 
 def _key(key: str, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> str:
-    found = UNUSABLE.search(key)
-    if found is None:
+    match = UNUSABLE.search(key)
+    if match is None:
         return key
     whole = UNUSABLE.sub("\ufffd", key)
-    message = f"a key holds the character U+{ord(found[0]):04X}"
+    message = f"a key holds the character U+{ord(match[0]):04X}"
     spoilt[(*path, whole)] = Problem(message, "yaml_character", at=path, hint=KEY_HINT)
     return whole
 
@@ -122,12 +122,14 @@ def read_file(
 ) -> FileRead:
     """Return one file with its parts, as far as it is right; `host` where it is an included project."""
     patterns = patterns_of(document)
-    found = find_included(patterns, one.path, home=home_of(options.environment), base=host.folder if host else None)
-    findings = references.Findings(join_parts(document, found.parts, edited=options.edited))
+    include_matches = find_included(
+        patterns, one.path, home=home_of(options.environment), base=host.folder if host else None
+    )
+    findings = references.Findings(join_parts(document, include_matches.parts, edited=options.edited))
     content = _read_content(findings, FileOrigin(one.folder, options.environment, host), options, state=state)
     known = references.look_up(findings, content.settings, options)
     options.modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
-    findings.tell((), [*found.problems, *known.problems])
+    findings.tell((), [*include_matches.problems, *known.problems])
     jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
     findings.tell((), [*references.left_problems(jobs, known.names), *references.result_problems(jobs)])
@@ -135,10 +137,10 @@ def read_file(
         included=one,
         document=findings.document,
         settings=content.settings,
-        found=found,
+        found=include_matches,
         jobs=jobs,
         shared=content.shared,
-        notes=tuple(pattern_notes(found, patterns)),
+        notes=tuple(pattern_notes(include_matches, patterns)),
         problems=tuple(findings.problems),
         agents=content.agents,
     )
@@ -282,11 +284,13 @@ def read_given(
     `functions` is asked for the names of this process, `interpreter` for those of others.
     """
     one = Included(folder / FILE_NAME, FILE_NAME)
-    found = read_file(references.ReadOptions(environment, functions, interpreter), one, document_of(data), state=state)
-    if found.problems:
-        raise JobProblems(found.problems)
-    settings = _with_agents(found.settings, found.jobs)
-    return Declared(settings, found.jobs, notes=(), positions={}, agents=found.agents)
+    file_read = read_file(
+        references.ReadOptions(environment, functions, interpreter), one, document_of(data), state=state
+    )
+    if file_read.problems:
+        raise JobProblems(file_read.problems)
+    settings = _with_agents(file_read.settings, file_read.jobs)
+    return Declared(settings, file_read.jobs, notes=(), positions={}, agents=file_read.agents)
 
 
 def read_further(
@@ -306,18 +310,18 @@ def read_further(
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
     options = references.ReadOptions(environment, interpreter=interpreter, imports=imports)
     jobs = {name: dict(keys)}
-    found = read_file(options, one, _with_jobs(load(one.path), {} if inner else jobs))
+    file_read = read_file(options, one, _with_jobs(load(one.path), {} if inner else jobs))
     if inner is not None:
-        host, wanted = _host_of(found), os.path.realpath(inner)
-        project = next((part for part in found.found.projects if os.path.realpath(part.folder) == wanted), None)
+        host, wanted = _host_of(file_read), os.path.realpath(inner)
+        project = next((part for part in file_read.found.projects if os.path.realpath(part.folder) == wanted), None)
         if project is None:
             raise JobProblems([Problem(f"{inner} is no longer included", "include", one.file)])
-        found = in_project(
+        file_read = in_project(
             read_file(options, project, _with_jobs(load(project.path, named=project.file), jobs), host=host)
         )
-    if found.problems:
-        raise JobProblems(found.problems)
-    return next(spec for spec in found.jobs if spec.name.rpartition("/")[2] == name)
+    if file_read.problems:
+        raise JobProblems(file_read.problems)
+    return next(spec for spec in file_read.jobs if spec.name.rpartition("/")[2] == name)
 
 
 def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:

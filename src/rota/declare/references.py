@@ -45,12 +45,12 @@ def mentions_of(
 ) -> list[Mention]:
     """Return the names that one job mentions, also beside mistakes; its conditions run where its function does."""
     python = interpreter_of(own, project) if "run" in own else project.python
-    found = [Mention(("jobs", name, "run"), own["run"], condition=False, python=python)] if "run" in own else []
+    mentions = [Mention(("jobs", name, "run"), own["run"], condition=False, python=python)] if "run" in own else []
     source = own.get("work_source", project.defaults.get("work_source"))
     if source is not None and source.kind is SourceKind.RUN and project.python is None:
         path = (*at, "work_source", "run") if "work_source" in own else ("defaults", "work_source", "run")
-        found.append(Mention(path, source.place, condition=False, python=None, source=True))
-    return found + [
+        mentions.append(Mention(path, source.place, condition=False, python=None, source=True))
+    return mentions + [
         Mention(path, condition, condition=True, python=python)
         for path, condition in _conditions(name, raw, project)
         if condition not in BUILTIN_CONDITIONS
@@ -72,7 +72,7 @@ def _conditions(name: str, raw: Mapping[str, Any], project: JobDefaults) -> list
 
 def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence[Agent]) -> list[str]:
     """Return the Python modules that a file names: in `imports`, and before the colon of a function."""
-    functions = [*(one.name for one in mentions), *(agent.function for agent in agents)]
+    functions = [*(mention.name for mention in mentions), *(agent.function for agent in agents)]
     return [*settings.imports, *(name.partition(":")[0] for name in functions if ":" in name)]
 
 

@@ -216,7 +216,7 @@ def import_message(module: str, error: BaseException) -> str:
 def _modules_here() -> list[str]:
     """Return the modules that lie in the folder which is looked at first: the project's own."""
     try:
-        return [one.stem for one in Path(sys.path[0] or ".").iterdir() if one.suffix == ".py" or one.is_dir()]
+        return [path.stem for path in Path(sys.path[0] or ".").iterdir() if path.suffix == ".py" or path.is_dir()]
     except OSError:
         return []
 
@@ -254,8 +254,8 @@ class ImportingFinder:
         if self._imports or any(":" in name for name in (*functions, *sources)):
             self._put_folder_first()
         failed = {module: message for module in self._imports if (message := _fails(module))}
-        found = RegisteredFinder(self._registry).find(functions, conditions, sources)
-        return replace(found, missing={**failed, **found.missing})
+        names = RegisteredFinder(self._registry).find(functions, conditions, sources)
+        return replace(names, missing={**failed, **names.missing})
 
     def agents(self) -> Mapping[str, RegisteredAgent] | None:
         """Return the functions that are agents; None where a module fails, since it may have registered more."""

@@ -97,7 +97,7 @@ def read_settings(
         "pools": sections.get("pools", {}),
         "budgets": _budgets(sections.get("budgets", {}), origin, findings=findings, zone=zone),
         "prices": sections.get("prices", {}),
-        "notify": {name: replace(one, name=name, cwd=origin.cwd_of(one)) for name, one in targets.items()},
+        "notify": {name: replace(target, name=name, cwd=origin.cwd_of(target)) for name, target in targets.items()},
         "secrets": placed(sections.get("secrets", {}), str(origin.folder), origin.place),
     }
     hosted = origin.host.shared if origin.host else {}

@@ -192,8 +192,8 @@ class _Composer:
 
     def _scalar(self, event: Any, mark: Mark, path: KeyPath) -> Any:
         text: str = event.value
-        if found := UNUSABLE.search(text):
-            message = f"holds the character U+{ord(found[0]):04X}"
+        if match := UNUSABLE.search(text):
+            message = f"holds the character U+{ord(match[0]):04X}"
             self._add(message, "yaml_character", mark, path, hint=TEXT_HINT)
             return ""
         if event.style or event.ctag:
@@ -228,8 +228,8 @@ class _Composer:
         if event.value == "<<" and not event.style:
             hint = "write the keys out, or put them into `defaults:`"
             self._add("merge keys are not supported", "yaml_merge", mark, (*path, "<<"), hint=hint)
-        if found := UNUSABLE.search(event.value):
-            message = f"a key holds the character U+{ord(found[0]):04X}"
+        if match := UNUSABLE.search(event.value):
+            message = f"a key holds the character U+{ord(match[0]):04X}"
             self._add(message, "yaml_character", mark, path, hint=KEY_HINT)
             return UNUSABLE.sub("\ufffd", event.value)
         return str(event.value)
@@ -337,10 +337,10 @@ class _SimpleReader:
                 self.block.append(line)
                 return
             self.end_block()
-        if found := _KEY_LINE.match(line):
-            self._key(line, found)
-        elif found := _ITEM_LINE.match(line):
-            self._item(line, found)
+        if match := _KEY_LINE.match(line):
+            self._key(line, match)
+        elif match := _ITEM_LINE.match(line):
+            self._item(line, match)
         elif not _EMPTY_LINE.fullmatch(line):
             raise NotSimple
 
@@ -426,16 +426,16 @@ class _SimpleReader:
             if line[at : at + 1] in ("[", "{"):
                 value, at = self._flow(line, at, below)
             else:
-                found = _FLOW_VALUE.match(line, at)
-                value, at = _simple_scalar(found), found.end() if found else at
+                match = _FLOW_VALUE.match(line, at)
+                value, at = _simple_scalar(match), match.end() if match else at
             values.append(value)
             at = _after_spaces(line, at)
         return (dict(zip(names, values, strict=True)) if named else values), at + 1
 
 
 def _after_spaces(line: str, at: int) -> int:
-    found = _SPACES.match(line, at)
-    return found.end() if found else at
+    match = _SPACES.match(line, at)
+    return match.end() if match else at
 
 
 def _simple_scalar(found: re.Match[str] | None) -> Any:
@@ -475,7 +475,7 @@ def _start(row: str, index: int) -> int | None:
     if row[index : index + 1] and row[index] in SPECIAL:
         return index
     # The parser trips one character after the `*` of `* * * * *`, or at the second one of a list's item.
-    before = [found.start(1) for found in _STARTS.finditer(row) if found.start(1) < index]
+    before = [match.start(1) for match in _STARTS.finditer(row) if match.start(1) < index]
     return before[-1] if before else None
 
 
@@ -529,8 +529,8 @@ class Document(Struct, frozen=True):
 
 def load(path: Path, *, named: str | None = None) -> Document:
     """Return the document in the file at `path`, `named` so in messages; raise FileProblems when it cannot be read."""
-    found = _parsed(_content(path, named), named or path.name)
-    return replace(found, data=deepcopy(found.data))
+    document = _parsed(_content(path, named), named or path.name)
+    return replace(document, data=deepcopy(document.data))
 
 
 def load_again(path: Path) -> Document:

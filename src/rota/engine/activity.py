@@ -258,9 +258,11 @@ def in_tick_mode(db: Database) -> bool:
 
 def _served_elsewhere(db: Database) -> bool:
     """Return whether a machine beside those that tick has a scheduler that stays."""
-    leased = [one for one in processes.open_processes(db) if one.lease_until is not None and one.kind != KIND]
+    leased = [
+        process for process in processes.open_processes(db) if process.lease_until is not None and process.kind != KIND
+    ]
     now = processes.server_now(db) if leased else None
-    return any(one.lease_until >= now for one in leased if one.lease_until is not None and now is not None)
+    return any(process.lease_until >= now for process in leased if process.lease_until is not None and now is not None)
 
 
 def unseen(db: Database, *, now: datetime) -> timedelta:

@@ -48,8 +48,8 @@ from rota.settings import Settings
 def called_task(claimed: Claimed, context: JobContext, *, settings: Settings) -> AgentTask:
     """Return the task of a run, with a folder of its own to write into; raise SpawnFailed where there is none."""
     folder = folder_of(settings.state, claimed.run.id)
-    around = surroundings_of(claimed.spec.work, settings, folder=folder, environ={})
-    task = agent_task(claimed, run_facts(claimed), around)
+    surroundings = surroundings_of(claimed.spec.work, settings, folder=folder, environ={})
+    task = agent_task(claimed, run_facts(claimed), surroundings)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -219,7 +219,7 @@ class InProcessFunctions:
 
     def _headers(self, work: Work) -> dict[str, str]:
         secrets = Secrets(self._settings.state, os.environ, lambda: self.table.secrets)
-        return {one.name: one.value or "" if one.secret is None else secrets.find(one.secret) for one in work.headers}
+        return {env.name: env.value or "" if env.secret is None else secrets.find(env.secret) for env in work.headers}
 
     def stop(self, run_id: str) -> None:
         """Ask a function to end; its outcome is reported."""

@@ -65,10 +65,10 @@ class KeeperProcesses:
     async def prepare(self, claimed: Claimed) -> Launch:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
         work = claimed.spec.work
-        facts, around = self._facts(claimed), self._surroundings(self._folder(claimed.run.id), work)
+        facts, surroundings = self._facts(claimed), self._surroundings(self._folder(claimed.run.id), work)
         if work.agent is not None:
-            return await self._with_secrets(work, partial(prepare_agent, claimed, facts, around))
-        return await self._with_secrets(work, partial(prepare, work, facts, around))
+            return await self._with_secrets(work, partial(prepare_agent, claimed, facts, surroundings))
+        return await self._with_secrets(work, partial(prepare, work, facts, surroundings))
 
     async def _with_secrets(self, work: Work, make: Callable[[], Launch]) -> Launch:
         """Make a launch; in a thread if it reads secrets from programs or files, which may take long."""
@@ -97,8 +97,8 @@ class KeeperProcesses:
         if not plain or any(variable.secret is not None for variable in work.env):
             return None
         try:
-            around = surroundings_of(work, self._settings, folder=folder, environ=self._seen)
-            launch = prepare(work, run_facts(claimed), around)
+            surroundings = surroundings_of(work, self._settings, folder=folder, environ=self._seen)
+            launch = prepare(work, run_facts(claimed), surroundings)
             return self._runner.launch_reserved(launch, folder, reserved)
         except Exception:  # the ordinary way meets it again, and says it
             return None
@@ -128,9 +128,9 @@ class KeeperProcesses:
         folder = self._folder(claimed.run.id) / "conditions" / str(index)
         began = self._clock.monotonic()
         try:
-            facts, around = self._facts(claimed), self._surroundings(folder, claimed.spec.work)
+            facts, surroundings = self._facts(claimed), self._surroundings(folder, claimed.spec.work)
             work = claimed.spec.work
-            make = partial(prepare_check, condition, work, run=facts, surroundings=around)
+            make = partial(prepare_check, condition, work, run=facts, surroundings=surroundings)
             launch = await self._with_secrets(work, make)
             result = await self._runner.check(launch, folder)
         except StorageFull:
@@ -144,20 +144,20 @@ class KeeperProcesses:
         self, claimed: Claimed, outcome: Outcome, *, begun: Callable[[ProcessIdentity], None]
     ) -> Outcome:
         """Return the outcome of work that succeeded inside this process, after its postcondition."""
-        work, whole = claimed.spec.work, self._folder(claimed.run.id)
-        folder = whole / POSTCONDITION
+        work, path = claimed.spec.work, self._folder(claimed.run.id)
+        folder = path / POSTCONDITION
         ended: Mapping[str, Any] | None
         try:
-            around = self._surroundings(folder, work)
+            surroundings = self._surroundings(folder, work)
             placed = work if claimed.brief.workspace is None else replace(work, cwd=claimed.brief.workspace)
-            make = partial(prepare_postcondition, placed, self._facts(claimed), around)
+            make = partial(prepare_postcondition, placed, self._facts(claimed), surroundings)
             launch = await self._with_secrets(work, make)
             ended = await self._runner.ended(launch, folder, begun=begun)
             ended = ended or {"why": "lost", "error": "its keeper exited without a result"}
         except RotaError as error:
             ended = {"why": "spawn_failed", "error": str(error)}
         checked = judge_check(outcome, ended, folder)
-        total = await asyncio.to_thread(append_output, whole, folder)
+        total = await asyncio.to_thread(append_output, path, folder)
         return checked if not total else replace(checked, output_bytes=total)
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
@@ -194,8 +194,8 @@ class KeeperProcesses:
         return folder_of(self._settings.state, run_id)
 
     def _surroundings(self, folder: Path, work: Work) -> RunSurroundings:
-        around = surroundings_of(work, self._settings, folder=folder, environ=self._environ)
-        return replace(around, origins=self._origins())
+        surroundings = surroundings_of(work, self._settings, folder=folder, environ=self._environ)
+        return replace(surroundings, origins=self._origins())
 
 
 def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> RunSurroundings:

@@ -72,16 +72,16 @@ async def recover_calls(heir: RecoveryContext, dead: Sequence[int]) -> int:
         if call.epoch in dead or (call.epoch is None and gone):
             wanted = children.alive(call.caller)
             await store.submit(partial(_resolve_unstarted, call=call, wanted=wanted, now=heir.clock.now()))
-    found = [one for one in store.read(calls_table.unfinished) if one.holder in dead]
-    for one in found:
-        action = store.read(partial(_decide, found=one, children=children))
-        log.info("recovering direct call of a dead process", call=one.id, action=action.value)
+    direct_call_list = [direct_call for direct_call in store.read(calls_table.unfinished) if direct_call.holder in dead]
+    for direct_call in direct_call_list:
+        action = store.read(partial(_decide, found=direct_call, children=children))
+        log.info("recovering direct call of a dead process", call=direct_call.id, action=action.value)
         if action in (Recovery.ADOPT, Recovery.STOP):
-            await _take_over_call(heir, one, stop=action is Recovery.STOP)
+            await _take_over_call(heir, direct_call, stop=action is Recovery.STOP)
         else:
-            outcome = await _call_outcome(heir, one, action)
-            await store.submit(partial(_record, found=one, outcome=outcome, now=heir.clock.now()))
-    return len(found)
+            outcome = await _call_outcome(heir, direct_call, action)
+            await store.submit(partial(_record, found=direct_call, outcome=outcome, now=heir.clock.now()))
+    return len(direct_call_list)
 
 
 def _resolve_unstarted(db: Database, *, call: WaitingCall, wanted: bool, now: datetime) -> None:
@@ -136,8 +136,8 @@ async def _call_outcome(heir: RecoveryContext, found: Direct, action: Recovery) 
 
 
 def _record(db: Database, *, found: Direct, outcome: Outcome, now: datetime) -> bool:
-    asked = Reason.REQUESTED if found.cancel_requested_at is not None else None
-    return direct_calls.finish(db, found.id, settle(outcome, asked), epoch=found.holder, now=now)
+    reason = Reason.REQUESTED if found.cancel_requested_at is not None else None
+    return direct_calls.finish(db, found.id, settle(outcome, reason), epoch=found.holder, now=now)
 
 
 class Left(Struct, frozen=True):
@@ -172,19 +172,19 @@ async def recover(heir: RecoveryContext, dead: Sequence[int]) -> int:
 def _left_behind(db: Database, *, dead: Sequence[int], children: Processes) -> list[Left]:
     found = []
     for owned in runs.owned_runs(db, dead):
-        wanted = jobs.version_spec(db, owned.job_id, owned.version).work
+        work = jobs.version_spec(db, owned.job_id, owned.version).work
         run = runs.run_by_id(db, owned.id)
         assert run is not None
         assert run.slot is not None
         facts = LeftBehind(
             status=owned.status,
-            in_process=wanted.in_process,
+            in_process=work.in_process,
             keeper_alive=owned.process is not None and children.alive(owned.process),
             outcome_left=children.outcome_left(owned.id),
             losses=owned.losses,
-            on_restart=wanted.on_restart,
+            on_restart=work.on_restart,
         )
-        found.append(Left(owned, run.handle, run.slot, facts, wanted))
+        found.append(Left(owned, run.handle, run.slot, facts, work))
     return found
 
 
@@ -347,8 +347,8 @@ class StateWatch:
 
     def _is_overwritten(self, earlier: Head) -> bool:
         try:
-            found = self._anchor.stat()
-            if self._looked_at == (found.st_mtime_ns, found.st_size):
+            stat = self._anchor.stat()
+            if self._looked_at == (stat.st_mtime_ns, stat.st_size):
                 return False
             head = read_head(self._anchor)
         except DatabaseCorrupt:
@@ -359,7 +359,7 @@ class StateWatch:
             return True
         if self._marks and head.mark == self._marks[-1]:
             self._marks = self._marks[-1:]
-        self._head, self._looked_at = head, (found.st_mtime_ns, found.st_size)
+        self._head, self._looked_at = head, (stat.st_mtime_ns, stat.st_size)
         return False
 
 

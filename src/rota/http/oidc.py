@@ -97,7 +97,7 @@ class SignOn:
         metadata = await self._look_up()
         state, nonce, verifier, binding = (secrets.token_urlsafe(32) for _ in range(4))
         at = self._clock.monotonic()
-        self._attempts = {key: one for key, one in self._attempts.items() if one.until > at}
+        self._attempts = {key: attempt for key, attempt in self._attempts.items() if attempt.until > at}
         while len(self._attempts) >= AT_ONCE:
             del self._attempts[next(iter(self._attempts))]
         self._attempts[digest_of(state)] = Attempt(

@@ -85,9 +85,9 @@ class Reserved:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Give the slot back; the block's end is recorded as it was."""
-        given = self.give_back(kind, error, traceback)
-        if given is not None:
-            await asyncio.shield(asyncio.wrap_future(given))
+        future = self.give_back(kind, error, traceback)
+        if future is not None:
+            await asyncio.shield(asyncio.wrap_future(future))
 
 
 async def _enter(held: AbstractAsyncContextManager[Reservation]) -> Reservation:
@@ -596,15 +596,15 @@ def _on_disk(folder: Path, maker: Author, name: str, arguments: Mapping[str, Any
 
 def _acting_here(store: Store, maker: Author) -> Author:
     """Return the author of changes in a project on disk: inside a run that run, under the given name."""
-    found = tools_maker(store, os.environ)
-    return maker if found.run_id is None else replace(found, name=found.name if maker.name == USER else maker.name)
+    author = tools_maker(store, os.environ)
+    return maker if author.run_id is None else replace(author, name=author.name if maker.name == USER else maker.name)
 
 
 def _acting(store: Store, maker: Author) -> Author:
     """Return the author: the given name, in the given run."""
     if maker.run_id is None:
         return maker
-    found = maker_of(store, {RUN_ID: maker.run_id})
-    if found.run_id is None:
+    author = maker_of(store, {RUN_ID: maker.run_id})
+    if author.run_id is None:
         raise errors.UnknownRun(maker.run_id)
-    return replace(found, name=maker.name)
+    return replace(author, name=maker.name)

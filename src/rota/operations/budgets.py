@@ -115,10 +115,14 @@ def list_subscriptions(store: Store, *, now: datetime) -> list[SubscriptionView]
 
 def subscription_views(db: Database, *, now: datetime, providers: Collection[str] = ()) -> list[SubscriptionView]:
     """Return the subscriptions of these providers, those that were reported, and those that budgets name."""
-    windows, kept = budgets.subscription_windows(db), list(budgets.subscriptions(db).values())
-    names = {subscription_of(one) for one in providers} | {one.provider for one in windows}
-    names |= {one.provider for one in kept if one.provider and not any(concerns(one, name) for name in names)}
-    return [_subscription(db, name, windows, kept, now=now) for name in sorted(names)]
+    windows, subscriptions = budgets.subscription_windows(db), list(budgets.subscriptions(db).values())
+    names = {subscription_of(one) for one in providers} | {window.provider for window in windows}
+    names |= {
+        subscription.provider
+        for subscription in subscriptions
+        if subscription.provider and not any(concerns(subscription, name) for name in names)
+    }
+    return [_subscription(db, name, windows, subscriptions, now=now) for name in sorted(names)]
 
 
 def _subscription(
@@ -127,16 +131,16 @@ def _subscription(
     full = full_windows(kept, windows, provider=name, model=None, now=now)
     return SubscriptionView(
         name,
-        tuple(one for one in windows if one.provider == name),
-        tuple(one for one in kept if concerns(one, name)),
-        max((one.resets_at for one in full), default=None),
+        tuple(window for window in windows if window.provider == name),
+        tuple(subscription for subscription in kept if concerns(subscription, name)),
+        max((window.resets_at for window in full), default=None),
         len(budgets.waiting_for_subscription(db, name, limit=WAITING_COUNTED)),
     )
 
 
 def windows_words(view: SubscriptionView, tz: str, *, now: datetime) -> str:
     """Return how full the windows of a subscription are and when they reset; `not reported` without a report."""
-    return "; ".join(_window_words(one, tz, now=now) for one in view.windows) or "not reported"
+    return "; ".join(_window_words(window, tz, now=now) for window in view.windows) or "not reported"
 
 
 def _window_words(window: StoredWindow, tz: str, *, now: datetime) -> str:
@@ -150,7 +154,7 @@ def _window_words(window: StoredWindow, tz: str, *, now: datetime) -> str:
 
 def kept_words(view: SubscriptionView, tz: str, *, now: datetime) -> list[str]:
     """Return what budgets keep of a subscription, and until when runs wait for it."""
-    lines = [f"{one.name} {say_subscription(one)}" for one in view.budgets]
+    lines = [f"{subscription.name} {say_subscription(subscription)}" for subscription in view.budgets]
     if view.closed_until is not None:
         until = f"{day_time(view.closed_until, tz, now=now)} ({from_now(view.closed_until, now)})"
         waits = f"; {view.waiting:,} waiting" if view.waiting else ""
@@ -172,17 +176,17 @@ def subscription_json(view: SubscriptionView) -> SubscriptionJson:
     """Return a subscription as JSON."""
     windows = [
         {
-            "name": one.name,
-            "used": None if one.used is None else one.used / MILLION,
-            "resets_at": iso_or_none(one.resets_at),
-            "told_at": iso(one.at),
+            "name": window.name,
+            "used": None if window.used is None else window.used / MILLION,
+            "resets_at": iso_or_none(window.resets_at),
+            "told_at": iso(window.at),
         }
-        for one in view.windows
+        for window in view.windows
     ]
     return {
         "provider": view.provider,
         "windows": windows,
-        "budgets": [{"name": one.name, "keep": one.keep / MILLION} for one in view.budgets],
+        "budgets": [{"name": subscription.name, "keep": subscription.keep / MILLION} for subscription in view.budgets],
         "closed_until": iso_or_none(view.closed_until),
         "waiting": view.waiting,
     }

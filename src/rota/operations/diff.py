@@ -201,7 +201,7 @@ class RunDiffJson(TypedDict):
 
 def diff_json(view: DiffView, *, now: datetime) -> RunDiffJson:
     """Return the comparison of two runs as JSON."""
-    lengths = [_took(one, now) for one in (view.left, view.right)]
+    lengths = [_took(run, now) for run in (view.left, view.right)]
     known = [length for length in lengths if length is not None]
     return {
         "left": run_json(view.left.run),

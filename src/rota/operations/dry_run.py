@@ -257,7 +257,7 @@ def rehearse(
         )
         results = () if force else asyncio.run(stage.ask_conditions())
         stage.take_answers(results)
-        start, asked = stage.describe(), stage.ask_agent()
+        start, agent_request = stage.describe(), stage.ask_agent()
     admission = decide(subject.spec.gates, expires_at=None, forced=force, conditions=results, now=clock.now())
     return DryRunReport(
         spec=subject.spec,
@@ -271,9 +271,9 @@ def rehearse(
         admission=admission,
         overlap=subject.start,
         refused=_refused(subject.job),
-        problem=start.problem or (asked.problem if asked else None),
+        problem=start.problem or (agent_request.problem if agent_request else None),
         work=work,
-        asked=asked,
+        asked=agent_request,
         pools=_pools(store, subject.spec, settings),
     )
 
@@ -291,7 +291,11 @@ def _as_chosen(store: Store | None, spec: JobSpec) -> JobSpec:
 def _asked_code(spec: JobSpec, *, force: bool) -> list[str]:
     """Return the code of a job that a dry run executes: its conditions and its work source."""
     conditions = () if force else spec.gates.conditions
-    asked = [one.title for one in conditions if one.command or one.name not in BUILTIN_CONDITIONS or one.replaces]
+    asked = [
+        condition.title
+        for condition in conditions
+        if condition.command or condition.name not in BUILTIN_CONDITIONS or condition.replaces
+    ]
     source = spec.work.agent.source if spec.work.agent is not None else None
     return asked if source is None else [*asked, source.title]
 
@@ -321,9 +325,9 @@ def _subject(
     store: Store | None, name: str, specs: Mapping[str, JobSpec], *, params: Mapping[str, Any] | None, force: bool
 ) -> _Subject:
     if store is not None:
-        found = store.read(partial(_stored, name=name, params=params, force=force, declared=name in specs))
-        if found is not None:
-            return found
+        subject = store.read(partial(_stored, name=name, params=params, force=force, declared=name in specs))
+        if subject is not None:
+            return subject
     if name not in specs:
         raise UnknownJob(name, nearest(name, specs))
     return _Subject(specs[name], None, {}, ManualStart(Allow()))
@@ -420,16 +424,20 @@ class _Stage:
         if work.in_process:
             return self._called()
         try:
-            facts, around = run_facts(self._claimed), self._surroundings(self._folder)
-            launch = prepare(work, facts, around) if work.agent is None else agent_launch(self._claimed, facts, around)
+            facts, surroundings = run_facts(self._claimed), self._surroundings(self._folder)
+            launch = (
+                prepare(work, facts, surroundings)
+                if work.agent is None
+                else agent_launch(self._claimed, facts, surroundings)
+            )
             if work.agent is not None:
-                prepare_agent(self._claimed, facts, around)  # also what comes after it
-            found = describe(launch)
+                prepare_agent(self._claimed, facts, surroundings)  # also what comes after it
+            description = describe(launch)
             self._env = launch.env
         except RotaError as error:
             written = work.command if work.kind is Kind.COMMAND else (work.shell or work.function,)
             return _Start(written, work.cwd, problem=str(error))
-        return _Start(found.argv, found.cwd, found.environment)
+        return _Start(description.argv, description.cwd, description.environment)
 
     def take_answers(self, results: Sequence[ConditionResult]) -> None:
         """Add the output of the conditions to the prompt."""
@@ -486,8 +494,8 @@ class _Stage:
         runner = CommandRunner(Spawner(), self._folder)
         began = self._clock.monotonic()
         try:
-            facts, around = run_facts(self._claimed, scheduler_state=self._shared), self._surroundings(folder)
-            launch = prepare_check(condition, self._claimed.spec.work, run=facts, surroundings=around)
+            facts, surroundings = run_facts(self._claimed, scheduler_state=self._shared), self._surroundings(folder)
+            launch = prepare_check(condition, self._claimed.spec.work, run=facts, surroundings=surroundings)
             result = await runner.check(launch, folder)
         except RotaError as error:
             return ConditionResult(condition.title, "error", str(error))
@@ -513,7 +521,7 @@ def overlap_words(rehearsal: DryRunReport) -> str:
     if isinstance(verdict, Replace):
         return f"{policy} → cancels {len(verdict.run_ids)} unfinished"
     if rehearsal.overlap.replaces:
-        retries = ", ".join(one.handle for one in rehearsal.overlap.replaces)
+        retries = ", ".join(retry.handle for retry in rehearsal.overlap.replaces)
         return f"{policy} → replaces the retry {retries}, which waits for its backoff"
     return f"{policy} → no active run"
 
@@ -578,8 +586,8 @@ def _holder(db: Database, state: Path, now: datetime) -> ClaimOwner:
 
 def _left_behind(db: Database, state: Path, *, holder: ClaimOwner) -> tuple[str, ...]:
     dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
-    found = [runs.run_by_id(db, owned.id) for owned in runs.owned_runs(db, dead)]
-    return tuple(run.handle for run in found if run is not None)
+    run_list = [runs.run_by_id(db, owned.id) for owned in runs.owned_runs(db, dead)]
+    return tuple(run.handle for run in run_list if run is not None)
 
 
 def _fire(db: Database, now: datetime) -> tuple[Fired, ...]:

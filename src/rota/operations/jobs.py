@@ -187,10 +187,10 @@ def _page(db: Database, *, query: JobQuery, ranking: Ranking | None, number: int
         chosen.sort(key=lambda job: (-ranks.get(job.id, -inf), job.name))
     pages = max(1, -(-len(chosen) // limit))
     number = min(max(number, 1), pages)
-    shown = chosen[(number - 1) * limit : number * limit]
+    job_list = chosen[(number - 1) * limit : number * limit]
     labels = Counter(label for job in matches if job.retired_at is None for label in job.spec.labels)
     return JobsPage(
-        lines=tuple(JobLine(view, view.job.id in failing) for view in _views(db, shown, running)),
+        lines=tuple(JobLine(view, view.job.id in failing) for view in _views(db, job_list, running)),
         number=number,
         pages=pages,
         matching=len(chosen),
@@ -249,10 +249,12 @@ def list_versions(store: Store, name: str, *, below: int | None = None, limit: i
 def versions_in(db: Database, *, name: str, below: int | None = None, limit: int = 10) -> VersionsPage:
     """Return versions inside a transaction."""
     versions = jobs.versions(db, find_job(db, name).id, below=NEWEST if below is None else below, limit=limit + 1)
-    shown = [VersionView(after, _changes(before, after)) for after, before in pairwise(versions)]
+    version_views = [VersionView(after, _changes(before, after)) for after, before in pairwise(versions)]
     if len(versions) <= limit:
-        shown += [VersionView(oldest, FIRST) for oldest in versions[-1:]]
-    return VersionsPage(tuple(shown), shown[-1].version.number if len(versions) > limit and shown else None)
+        version_views += [VersionView(oldest, FIRST) for oldest in versions[-1:]]
+    return VersionsPage(
+        tuple(version_views), version_views[-1].version.number if len(versions) > limit and version_views else None
+    )
 
 
 def _changes(before: Version, after: Version) -> tuple[str, ...]:

@@ -137,16 +137,18 @@ def timed_lines(state: Path, view: RunView, *, lines: int) -> list[TimedLine]:
     data = b"".join(output.read_output(folder, start=offset))
     times, tell = output.OutputTimes(folder), teller_of(view.spec)
     began = view.run.started_at
-    found: list[TimedLine] = []
+    timed_line_list: list[TimedLine] = []
     for line in data.removesuffix(b"\n").split(b"\n") if data else ():
         at = times.at(offset)
         offset += len(line) + 1
         text = line.decode("utf-8", "replace")
         told = [text] if tell is None else tell(text.removesuffix("\r"))
         known = at if at is not None and began is not None and at >= began - CLOCK_SLACK else None
-        found += [TimedLine(one, known) for one in told]
+        timed_line_list += [TimedLine(one, known) for one in told]
     rest = [] if tell is None else tell.rest()
-    return [*found, *(TimedLine(one, found[-1].at if found else None) for one in rest)][-lines:]
+    return [*timed_line_list, *(TimedLine(one, timed_line_list[-1].at if timed_line_list else None) for one in rest)][
+        -lines:
+    ]
 
 
 def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
@@ -257,8 +259,8 @@ def files_of(state: Path, view: RunView) -> list[RunFile]:
 
 def file_of(state: Path, view: RunView, number: int) -> RunFile:
     """Return a kept file by its number, or raise InvalidValue."""
-    found = files_of(state, view)
-    chosen = next((file for file in found if file.number == number), None)
+    run_files = files_of(state, view)
+    chosen = next((file for file in run_files if file.number == number), None)
     if chosen is None:
         handle = view.run.handle
         raise InvalidValue(f"{handle} has no file {number}", hint=f"`rota show {handle} --files` lists its files")

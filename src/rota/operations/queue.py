@@ -138,7 +138,7 @@ def queue_json(view: QueueView) -> QueueViewJson:
         "ready_count": view.ready_count,
         "waiting_count": view.waiting_count,
         "direct": [direct_json(call) for call in view.direct],
-        "ready": [_standing_json(one, view) for one in view.ready],
+        "ready": [_standing_json(ready_run, view) for ready_run in view.ready],
         "waiting": [_waiting_json(run, view) for run in view.waiting],
         "pools": [
             fields_json(pool, "name", "capacity", "used", "holders")

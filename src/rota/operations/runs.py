@@ -233,7 +233,7 @@ def _member(kind: type[StrEnum], word: str, noun: str) -> str:
 def asks(job: Job, agent: str) -> bool:
     """Return whether a job uses this agent."""
     work = job.spec.work.agent
-    return work is not None and agent in (work.agent, *(one.agent for one in work.choices))
+    return work is not None and agent in (work.agent, *(choice.agent for choice in work.choices))
 
 
 MAX_SEARCHED_RUNS = 10_000
@@ -516,7 +516,7 @@ def _newest_lines(db: Database, chosen: run_queries.RunSelection, *, limit: int)
     stretches = collapsed(runs)
     if len(runs) < rows:
         return Lines(tuple(stretches[:limit]), len(stretches) > limit)
-    last = {one.newest.job_id: index for index, one in enumerate(stretches)}
+    last = {stretch.newest.job_id: index for index, stretch in enumerate(stretches)}
     more = len(stretches) > limit or _has_others(db, chosen, set(last))
     for index in (index for index in last.values() if index < limit):
         older = run_queries.alike_before(db, stretches[index].oldest, **chosen)

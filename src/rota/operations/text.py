@@ -144,7 +144,7 @@ def everything_words(pause: "PauseState", *, zone: str, now: datetime) -> str:
 
 def jobs_paused_words(pauses: "Sequence[PauseState]", *, zone: str, now: datetime) -> str:
     """Return the paused jobs, with ends and reasons."""
-    named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
+    named = [f"{pause.job}{pause_words(pause.until, pause.reason, zone=zone, now=now)}" for pause in pauses[:NAMED]]
     return f"{counted(len(pauses), 'job')}: {', '.join(named)}{and_more(pauses, NAMED)}   rota resume JOB"
 
 
@@ -174,7 +174,10 @@ def spec_pairs(spec: JobSpec) -> SpecPairs:
         yield "postcondition", f"{words} (timeout {say_duration(check.timeout)})"
     yield from _enclosure_pairs(work)
     if gates.conditions:
-        yield "conditions", f"{', '.join(one.title for one in gates.conditions)}; when false: {gates.when_false}"
+        yield (
+            "conditions",
+            f"{', '.join(condition.title for condition in gates.conditions)}; when false: {gates.when_false}",
+        )
     if work.kind is not Kind.GROUP:
         from rota.rules.outcome import say_retry
 
@@ -249,7 +252,7 @@ def _agent_words(work: AgentWork) -> str:
     model = f", {work.model}" if work.model else ""
     name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
     asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
-    listed = f" of [{', '.join(one.title for one in work.choices)}]" if work.choices else ""
+    listed = f" of [{', '.join(choice.title for choice in work.choices)}]" if work.choices else ""
     return f"{name}{model}{listed}, access {work.access}: {asked}"
 
 
@@ -347,10 +350,10 @@ def _answer_pairs(view: "RunView") -> Pairs:
 
 def told_pairs(view: "RunView") -> Pairs:
     """Yield the notifications of a run with their status."""
-    for one in view.deliveries:
-        tries = f", {counted(one.attempts, 'attempt')}" if one.attempts > 1 else ""
-        error = f": {plain(one.error)}" if one.error and one.finished_at else ""
-        yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
+    for delivery in view.deliveries:
+        tries = f", {counted(delivery.attempts, 'attempt')}" if delivery.attempts > 1 else ""
+        error = f": {plain(delivery.error)}" if delivery.error and delivery.finished_at else ""
+        yield "told", f"{plain(delivery.target)} of {delivery.event}: {delivery.status}{tries}{error}"
 
 
 def cost_words(stretch: "Stretch") -> str:

@@ -71,19 +71,19 @@ def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
     """Return all workers by name, as seen from a state folder, if any."""
     life = life_here(db, state or Path("/"))
     living = life.living(processes.open_processes(db))
-    found = [one for one in processes.workers(db) if not one.forgotten]
-    return tuple(_state(db, one, living, life) for one in sorted(found, key=lambda one: one.name))
+    workers = [worker for worker in processes.workers(db) if not worker.forgotten]
+    return tuple(_state(db, worker, living, life) for worker in sorted(workers, key=lambda worker: worker.name))
 
 
 def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess], life: Life) -> WorkerState:
     own = [process for process in living if process.worker_id == worker.id]
-    told = processes.capacity(db, worker.id)
+    capacity = processes.capacity(db, worker.id)
     leases = [process.lease_until for process in own if process.lease_until is not None]
     return WorkerState(
         worker,
         tuple(sorted({process.kind for process in own})),
-        told.takes,
-        told.slots,
+        capacity.takes,
+        capacity.slots,
         len(runs.taken_slots(db, worker.id)),
         min((process.started_at for process in own), default=None),
         max(leases, default=None),
@@ -96,19 +96,19 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
 
 def anybody_takes(found: Sequence[WorkerState], draws: Sequence[Draw]) -> bool:
     """Return whether a live worker accepts a run with these draws."""
-    return any(one.claims and one.takes.fits(draws) for one in found)
+    return any(worker.claims and worker.takes.fits(draws) for worker in found)
 
 
 def slots_of_all(found: Sequence[WorkerState]) -> tuple[int, int]:
     """Return the numbers of slots and of taken slots of the live workers."""
-    there = [one for one in found if one.claims]
-    return sum(one.slots or 0 for one in there), sum(one.taken for one in there)
+    there = [worker for worker in found if worker.claims]
+    return sum(worker.slots or 0 for worker in there), sum(worker.taken for worker in there)
 
 
 def all_drained(found: Sequence[WorkerState]) -> list[str]:
     """Return the names of the live workers, if all of them are drained."""
-    there = [one for one in found if any(kind in WHO_CLAIMS for kind in one.kinds)]
-    drained = [one.worker.called for one in there if one.worker.draining]
+    there = [worker for worker in found if any(kind in WHO_CLAIMS for kind in worker.kinds)]
+    drained = [worker.worker.called for worker in there if worker.worker.draining]
     return drained if len(drained) == len(there) else []
 
 
@@ -191,12 +191,12 @@ def register(store: Store, name: str, *, lost_after: timedelta = LOST_AFTER, now
 
 
 def _register(db: Database, *, name: str, lost_after: timedelta, now: datetime) -> RemoteWorker:
-    known = {one.name for one in remote_workers(db)}
+    known = {worker.name for worker in remote_workers(db)}
     if name not in known and len(known) >= MOST:
         raise InvalidValue(f"{MOST} workers are registered already", hint="remove those that are gone")
     seconds = int(lost_after.total_seconds())
     db.execute("remote_worker_seen", name=name, id=new_id(now), now=to_ms(now), lost_after=seconds)
-    return next(one for one in remote_workers(db) if one.name == name)
+    return next(worker for worker in remote_workers(db) if worker.name == name)
 
 
 def forget(store: Store, name: str) -> None:

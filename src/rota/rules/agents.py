@@ -459,7 +459,7 @@ class Choice(Struct, frozen=True):
     @property
     def decision(self) -> dict[str, Any]:
         """The choice as it is stored with the run."""
-        held = [{"agent": one.agent, "until": one.until.isoformat()} for one in self.held]
+        held = [{"agent": choice.agent, "until": choice.until.isoformat()} for choice in self.held]
         told = {"agent": self.chosen.title, "provider": self.chosen.provider, "held": held}
         return told | ({"refused": list(self.refused)} if self.refused else {})
 
@@ -471,14 +471,14 @@ def choose(
 
     `held`: the ends of holds by provider. None: all agents have refused.
     """
-    left = [one for one in choices if one.title not in refused]
+    left = [choice for choice in choices if choice.title not in refused]
     if not left:
         return None
-    chosen = next((one for one in left if one.provider not in held), None)
+    chosen = next((choice for choice in left if choice.provider not in held), None)
     if chosen is None:
-        chosen = min(left, key=lambda one: held[one.provider])
+        chosen = min(left, key=lambda choice: held[choice.provider])
     before = left[: left.index(chosen)]
-    return Choice(chosen, tuple(HeldChoice(one.title, held[one.provider]) for one in before), tuple(refused))
+    return Choice(chosen, tuple(HeldChoice(choice.title, held[choice.provider]) for choice in before), tuple(refused))
 
 
 def with_choice(spec: JobSpec, choice: AgentChoice) -> JobSpec:
@@ -492,7 +492,7 @@ def with_choice(spec: JobSpec, choice: AgentChoice) -> JobSpec:
 def with_pools(spec: JobSpec, pools: Sequence[Draw]) -> JobSpec:
     """Return the definition of a job as the agent with these pools does the work."""
     choices = spec.work.agent.choices if spec.work.agent is not None else ()
-    chosen = next((one for one in choices if set(one.pools) == set(pools)), None)
+    chosen = next((choice for choice in choices if set(choice.pools) == set(pools)), None)
     return spec if chosen is None else with_choice(spec, chosen)
 
 

@@ -141,10 +141,10 @@ def changes_of(
     deleted = tuple(topic for topic in noted if topic in gone)
     pending = [item for item in current.values() if item.message is None]
     due = bool(pending) and min(item.since for item in pending) + together <= now
-    kept = [item for topic, item in {**current, **left}.items() if topic not in deleted]
-    waits = [item.since for item in pending if not due] + [item.absent_at for item in kept if item.absent_at]
+    noteds = [item for topic, item in {**current, **left}.items() if topic not in deleted]
+    waits = [item.since for item in pending if not due] + [item.absent_at for item in noteds if item.absent_at]
     return Changes(
-        stored=tuple(item for item in kept if noted.get(item.topic) != item),
+        stored=tuple(item for item in noteds if noted.get(item.topic) != item),
         deleted=deleted,
         new=tuple(pending) if due else (),
         over=tuple(item for item in ended if item.message is not None),

@@ -239,11 +239,11 @@ def lacks(charge: Charge) -> str:
 
 def no_room(charge: Charge) -> str:
     """Return why a run does not fit, without the name of the account."""
-    account, wanted = charge.account, charge.estimate
-    amount = say_amount(wanted.amount, account.unit)
+    account, estimate = charge.account, charge.estimate
+    amount = say_amount(estimate.amount, account.unit)
     if charge.never_fits:
         limit = say_amount(account.limit, account.unit)
-        needed = f"it needs {amount} (by {wanted.origin}), more than its whole limit of {limit}"
+        needed = f"it needs {amount} (by {estimate.origin}), more than its whole limit of {limit}"
         return f"never has room: {needed}; set `estimate`, or raise the limit"
     used = say_used(charge.used, account.limit, account.unit)
     return f"has no room for {amount} more: {used} used or reserved"

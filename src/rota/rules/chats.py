@@ -220,12 +220,12 @@ def parts_of(head: str, text: str, tail: str, *, units: int, name: str, files: S
     whole = "\n\n".join(part for part in (head, text, tail) if part)
     texts = split(whole, units)
     if len(texts) <= MAX_PARTS:
-        found = [Part(text=one) for one in texts]
+        parts = [Part(text=one) for one in texts]
     else:
         begun = f"{split(text, min(HEAD_UNITS, units // 2))[0]} …\n\nThe whole text is in the file {name}."
         first = split("\n\n".join(part for part in (head, begun, tail) if part), units)[0]
-        found = [Part(text=first), Part(file=name)]
-    return [*found, *(Part(path=path) for path in files)]
+        parts = [Part(text=first), Part(file=name)]
+    return [*parts, *(Part(path=path) for path in files)]
 
 
 def split(text: str, units: int) -> list[str]:

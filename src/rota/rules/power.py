@@ -71,8 +71,8 @@ def read_percent(text: str) -> float | None:
     >>> read_percent("30%"), read_percent(" 12.5 "), read_percent("100%"), read_percent("much")
     (30.0, 12.5, None, None)
     """
-    found = _PERCENT.fullmatch(text)
-    value = float(found[1]) if found else 100.0
+    match = _PERCENT.fullmatch(text)
+    value = float(match[1]) if match else 100.0
     return value if value < 100 else None
 
 

@@ -109,7 +109,7 @@ def answers_text(answers: Sequence[PersonAnswer]) -> str:
     Question 12: Deploy?
     Answer: yes
     """
-    parts = [f"Question {one.number}: {one.text}\nAnswer: {one.answer or NO_ANSWER}" for one in answers]
+    parts = [f"Question {answer.number}: {answer.text}\nAnswer: {answer.answer or NO_ANSWER}" for answer in answers]
     return "\n\n".join([ANSWER_NOTE, *parts]) if parts else ""
 
 
@@ -209,8 +209,8 @@ def result_jobs(text: str) -> tuple[str, ...]:
     """
     if "{{" not in text:
         return ()
-    found = (_RESULT.fullmatch(_split(match[1])[0]) for match in _placeholders(text))
-    return tuple(dict.fromkeys(match[1] for match in found if match is not None))
+    matches = (_RESULT.fullmatch(_split(match[1])[0]) for match in _placeholders(text))
+    return tuple(dict.fromkeys(match[1] for match in matches if match is not None))
 
 
 def _placeholders(text: str) -> list[re.Match[str]]:

@@ -117,16 +117,16 @@ def parts(tally: Mapping[str, int]) -> TallyParts:
     >>> parts({"C": 4, "F.exit_code": 2, "d": 900, "d35": 1, "hf2": 1}).buckets
     {'d': {35: 1}, 'hf': {2: 1}}
     """
-    found = TallyParts({}, {}, {})
+    tallies = TallyParts({}, {}, {})
     for key, amount in tally.items():
         kind, name, number = _read_key(key)
         if kind == "bucket":
-            found.buckets.setdefault(name, {})[number] = amount
+            tallies.buckets.setdefault(name, {})[number] = amount
         elif kind == "used":
-            found.used[name] = found.used.get(name, 0) + amount
+            tallies.used[name] = tallies.used.get(name, 0) + amount
         elif kind:
-            found.ends.setdefault(kind, {})[name] = amount
-    return found
+            tallies.ends.setdefault(kind, {})[name] = amount
+    return tallies
 
 
 @lru_cache(maxsize=8192)
@@ -339,13 +339,13 @@ class Figures(Struct, frozen=True):
 
 def figures(tally: Mapping[str, int]) -> Figures:
     """Return the figures of a tally."""
-    found = parts(tally)
-    completed, failed, skipped, cancelled = map(found.count, LETTERS)
+    tallies = parts(tally)
+    completed, failed, skipped, cancelled = map(tallies.count, LETTERS)
 
     def at(measure: str, share: float) -> timedelta | None:
-        return length_at(found.buckets.get(measure, {}), share)
+        return length_at(tallies.buckets.get(measure, {}), share)
 
-    used = found.used
+    used = tallies.used
     return Figures(
         completed + failed + cancelled,
         completed,

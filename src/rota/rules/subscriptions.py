@@ -46,14 +46,14 @@ def full_windows(
 ) -> list[FullWindow]:
     """Return the windows for which a run of a provider waits. One that is not reported, or has reset, holds nothing."""
     subscription = subscription_of(provider)
-    mine = [one for one in windows if one.provider == subscription and _is_of(one.name, model)]
+    mine = [window for window in windows if window.provider == subscription and _is_of(window.name, model)]
     return [
-        FullWindow(budget, one, one.resets_at)
+        FullWindow(budget, window, window.resets_at)
         for budget in budgets
         if concerns(budget, subscription)
-        for one in mine
-        if one.used is not None and one.used > MILLION - budget.keep
-        if one.resets_at is not None and one.resets_at > now
+        for window in mine
+        if window.used is not None and window.used > MILLION - budget.keep
+        if window.resets_at is not None and window.resets_at > now
     ]
 
 
@@ -65,20 +65,20 @@ def _is_of(window: str, model: str | None) -> bool:
 
 def judge(found: Sequence[FullWindow]) -> Admission:
     """Return whether a run may start, or waits for the last reset of its full windows."""
-    return Defer(max(one.resets_at for one in found), WaitingFor.BUDGET) if found else Admit()
+    return Defer(max(window.resets_at for window in found), WaitingFor.BUDGET) if found else Admit()
 
 
 def decision(found: Sequence[FullWindow], provider: str, *, now: datetime) -> dict[str, Any]:
     """Return the decision about a run as it is stored with it."""
     windows = [
         {
-            "budget": one.budget.name,
-            "window": one.window.name,
-            "used": one.window.used,
-            "keep": one.budget.keep,
-            "resets_at": iso(one.resets_at),
+            "budget": window.budget.name,
+            "window": window.window.name,
+            "used": window.window.used,
+            "keep": window.budget.keep,
+            "resets_at": iso(window.resets_at),
         }
-        for one in found
+        for window in found
     ]
     verdict = "wait" if found else "go"
     return {"at": iso(now), "provider": subscription_of(provider), "verdict": verdict, "windows": windows}

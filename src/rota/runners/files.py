@@ -97,8 +97,8 @@ def _content(part: str, place: int, *, room: int) -> bytes:
     if stat.S_ISLNK(os.stat(part, dir_fd=place, follow_symlinks=False).st_mode):
         raise NotKept("is a link")
     with open(os.open(part, _OPEN, dir_fd=place), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        stat_result = os.fstat(file.fileno())
+        if not stat.S_ISREG(stat_result.st_mode):
             raise NotKept("is not a plain file")
         most = min(ONE_LIMIT, room)
         data = file.read(most + 1)

@@ -383,10 +383,10 @@ class FunctionRunner:
         self._async.close()
 
     def _serve(self) -> None:
-        while (taken := self._work.get()) is not None:
-            if taken.begin():
-                self._finish([(taken, _run(taken))])
-            del taken
+        while (function_call := self._work.get()) is not None:
+            if function_call.begin():
+                self._finish([(function_call, _run(function_call))])
+            del function_call
 
     def _finish(self, ended: list[tuple[FunctionCall, Outcome]]) -> None:
         """Hand outcomes to the engine's loop, from any thread."""

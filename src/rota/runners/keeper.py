@@ -109,22 +109,22 @@ def _carry_all(channel: socket.socket) -> int:
     become_subreaper()
     woken = wake_on_children()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
-    kept: Keeper | None = None
+    keeper: Keeper | None = None
     fresh = True
     while True:
         faults.point("keeper.at_gate")
-        message, file = _next_message(channel, woken, unstored=kept is not None, fresh=fresh)
+        message, file = _next_message(channel, woken, unstored=keeper is not None, fresh=fresh)
         if message == STORED:
-            kept = None
+            keeper = None
             continue
         spec = _specification(message, file)
         if spec is None:
-            return 125 if kept is None else kept.store()
+            return 125 if keeper is None else keeper.store()
         faults.point("keeper.gate_passed")
-        kept, fresh = Keeper(spec, woken), False
-        kept.run()
-        if kept.left or not kept.tell(channel):
-            return kept.store()
+        keeper, fresh = Keeper(spec, woken), False
+        keeper.run()
+        if keeper.left or not keeper.tell(channel):
+            return keeper.store()
 
 
 def _next_message(channel: socket.socket, woken: int, *, unstored: bool, fresh: bool) -> tuple[bytes, int | None]:
@@ -520,10 +520,10 @@ def is_bare(folder: str) -> bool:
     try:
         if os.listdir(folder) != [PARAMS]:
             return False
-        made, params = os.lstat(folder), os.lstat(os.path.join(folder, PARAMS))
+        stat_result, params = os.lstat(folder), os.lstat(os.path.join(folder, PARAMS))
     except OSError:
         return False
-    return (made.st_mode, params.st_mode, params.st_nlink) == (stat.S_IFDIR | 0o700, stat.S_IFREG | 0o600, 1)
+    return (stat_result.st_mode, params.st_mode, params.st_nlink) == (stat.S_IFDIR | 0o700, stat.S_IFREG | 0o600, 1)
 
 
 def guard_of(spec: dict[str, Any]) -> "StreamGuard | None":

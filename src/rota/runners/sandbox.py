@@ -99,8 +99,10 @@ def remove_left_container(folder: Path) -> None:
     try:
         argv = json.loads((folder / CLEANUP).read_text("utf-8"))
         subprocess.run(argv, capture_output=True, timeout=CLEANUP_SECONDS, check=False)
-        found = subprocess.run(search_argv(argv), capture_output=True, timeout=CLEANUP_SECONDS, check=False, text=True)
-        for container in found.stdout.split():
+        process = subprocess.run(
+            search_argv(argv), capture_output=True, timeout=CLEANUP_SECONDS, check=False, text=True
+        )
+        for container in process.stdout.split():
             subprocess.run([*argv[:-1], container], capture_output=True, timeout=CLEANUP_SECONDS, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         pass  # no container, or no runtime that could still run it

@@ -279,16 +279,16 @@ class Spawner:
     def reserve(self, count: int, ended: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
         """Reserve up to so many keepers: those that have answered for `ended` runs, then idle ones."""
         answered = [channel for identity in ended if (channel := self._keepers.get(identity)) is not None]
-        taken = [channel for channel in answered if channel.answered and channel.reusable and not channel.reserved]
-        del taken[count:]
-        while len(taken) < count and (idle := self._take_idle()) is not None:
+        channels = [channel for channel in answered if channel.answered and channel.reusable and not channel.reserved]
+        del channels[count:]
+        while len(channels) < count and (idle := self._take_idle()) is not None:
             if idle.idle_since + IDLE_SECONDS > asyncio.get_running_loop().time():
-                taken.append(idle)
+                channels.append(idle)
             else:
                 idle.close()  # a claim after the other reserved it, and none used it
-        for channel in taken:
+        for channel in channels:
             channel.reserved = True
-        return [channel.identity for channel in taken]
+        return [channel.identity for channel in channels]
 
     def spawn_reserved(self, launch: Launch, folder: Path, keeper: ProcessIdentity) -> Spawned | None:
         """Return a reserved keeper for `launch` that waits for its order, which must be short. Called in any thread."""

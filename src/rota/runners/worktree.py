@@ -132,13 +132,13 @@ class FileChange(Struct, frozen=True):
 def file_changes(path: str, *, base: str) -> list[FileChange]:
     """Return the files that a worktree changes beyond its base, then the untracked ones."""
     listed = _git(*QUIET, "diff", *PLAIN_DIFF, "--numstat", "-z", base, at=path)
-    found = []
+    changes = []
     for line in filter(None, listed.split("\0")):
         added, removed, name = line.split("\t", 2)
         lines = [int(one) if one.isdecimal() else None for one in (added, removed)]
-        found.append(FileChange(name, lines[0], lines[1]))
+        changes.append(FileChange(name, lines[0], lines[1]))
     others = _git(*QUIET, "ls-files", "--others", "--exclude-standard", "-z", at=path)
-    return [*found, *(FileChange(name, None, None, untracked=True) for name in others.split("\0") if name)]
+    return [*changes, *(FileChange(name, None, None, untracked=True) for name in others.split("\0") if name)]
 
 
 def patch(path: str, *, base: str, limit: int) -> str:

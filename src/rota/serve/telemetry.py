@@ -304,7 +304,7 @@ class Exporter:
             context=_context(span_of(run.id)),
             resource=self._resource,
             attributes=span_attributes(run),
-            events=[Event(one.name, one.attributes, _nanoseconds(one.at)) for one in span_events(run)],
+            events=[Event(event.name, event.attributes, _nanoseconds(event.at)) for event in span_events(run)],
             links=linked,
             status=SpanStatus(code, cut(why, ERROR_LIMIT) if code is StatusCode.ERROR else None),
             start_time=_nanoseconds(began),
@@ -328,7 +328,7 @@ class Exporter:
             if record.exc_info:
                 attributes["exception.stacktrace"] = logging.Formatter().formatException(record.exc_info)[-VALUE_LIMIT:]
             at = round(record.created * 1e9)
-            made = LogRecord(
+            log_record = LogRecord(
                 timestamp=at,
                 observed_timestamp=at,
                 severity_text=record.levelname,
@@ -336,7 +336,7 @@ class Exporter:
                 body=event,
                 attributes=attributes,
             )
-            found.append(ReadableLogRecord(made, self._resource, self._scope))
+            found.append(ReadableLogRecord(log_record, self._resource, self._scope))
         return self._logs.export(found) is LogRecordExportResult.SUCCESS
 
     def metrics(self, families: Sequence[MetricFamily]) -> bool:
@@ -350,7 +350,7 @@ class Exporter:
 
         assert self._metrics is not None
         now = _nanoseconds(self._clock.now())
-        found = [_metric(one, now) for one in families if one.samples or one.histogram is not None]
+        found = [_metric(family, now) for family in families if family.samples or family.histogram is not None]
         scope = ScopeMetrics(self._scope, found, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], self._resource.schema_url)])
         return self._metrics.export(data) is MetricExportResult.SUCCESS
@@ -389,15 +389,15 @@ def span_attributes(run: Run) -> dict[str, str | int | float | bool]:
 def span_events(run: Run) -> list[SpanEvent]:
     """Return the creation, the claim and the decisions of a run; a decision without a time has that of the start."""
     usual = run.started_at or run.first_dispatched_at or run.finished_at or run.created_at
-    found = [SpanEvent("created", run.created_at, {})]
+    events = [SpanEvent("created", run.created_at, {})]
     if run.first_dispatched_at is not None:
-        found.append(SpanEvent("claimed", run.first_dispatched_at, {}))
+        events.append(SpanEvent("claimed", run.first_dispatched_at, {}))
     for name, value in run.decisions.items():
         if not name.endswith("_at"):
             at = _time(run.decisions.get(f"{name}_at")) or usual
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            found.append(SpanEvent(f"decision.{name}", at, {"rota.decision": text[:VALUE_LIMIT]}))
-    return sorted(found, key=lambda event: event.at)
+            events.append(SpanEvent(f"decision.{name}", at, {"rota.decision": text[:VALUE_LIMIT]}))
+    return sorted(events, key=lambda event: event.at)
 
 
 def _time(value: object) -> datetime | None:
@@ -436,7 +436,7 @@ def _metric(family: MetricFamily, now: int) -> Any:
         Sum,
     )
 
-    whole = AggregationTemporality.CUMULATIVE
+    temporality = AggregationTemporality.CUMULATIVE
     name = family.name  # as in /metrics, so that one board shows both
     if family.histogram is not None:
         bounds = [bound for bound, _ in family.histogram.buckets if not isinf(bound)]
@@ -445,13 +445,13 @@ def _metric(family: MetricFamily, now: int) -> Any:
         total = sums[-1] if sums else 0
         nothing: Any = None  # the smallest and largest values are unknown
         point = HistogramDataPoint({}, 0, now, total, family.histogram.total, counts, bounds, nothing, nothing)
-        return Metric(name, family.help, "", Histogram([point], whole))
+        return Metric(name, family.help, "", Histogram([point], temporality))
     points = [
         NumberDataPoint(dict(zip(family.labels, labels, strict=True)), 0, now, value)
         for labels, value in family.samples
     ]
     if family.kind is MetricKind.COUNTER:
-        return Metric(name, family.help, "", Sum(points, whole, is_monotonic=True))
+        return Metric(name, family.help, "", Sum(points, temporality, is_monotonic=True))
     return Metric(name, family.help, "", Gauge(points))
 
 

@@ -164,15 +164,15 @@ class Tick(Host):
         stopped = False
         async with self._background(engine.awake.loop):
             empty = asyncio.create_task(engine.until_empty(), name="rota-empty")
-            asked = asyncio.create_task(self._stopping.asked(), name="rota-stop")
+            task = asyncio.create_task(self._stopping.asked(), name="rota-stop")
             try:
-                await asyncio.wait([empty, asked], return_when=asyncio.FIRST_COMPLETED)
-                if stopped := asked.done():
-                    await self._stop(asked.result())
+                await asyncio.wait([empty, task], return_when=asyncio.FIRST_COMPLETED)
+                if stopped := task.done():
+                    await self._stop(task.result())
             finally:
                 empty.cancel()
-                asked.cancel()
-                await asyncio.gather(empty, asked, return_exceptions=True)
+                task.cancel()
+                await asyncio.gather(empty, task, return_exceptions=True)
         if not stopped:
             await engine.workspace_loop.turn()
             await engine.prune_loop.turn()

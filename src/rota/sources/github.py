@@ -218,9 +218,9 @@ class GitHubSource:
     def _first_claim(self, number: int, mine: Record) -> str | None:
         for comment in self._repository.comments(number):
             trusted = _author(comment) == _author(mine) or comment.get("author_association") in TRUSTED
-            found = _CLAIM.search(_body(comment))
-            if trusted and found is not None:
-                return found[1]
+            match = _CLAIM.search(_body(comment))
+            if trusted and match is not None:
+                return match[1]
         return None
 
 

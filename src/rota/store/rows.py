@@ -152,11 +152,11 @@ _WRITERS: dict[Any, Converter] = {bool: int, datetime: to_ms, Mapping: write_jso
 
 def job_of(row: Record) -> Job:
     """Return the job of a row of `job` joined with its version's spec."""
-    made = None
+    provenance = None
     if row["made_by"] is not None:
         expires_at = from_ms_or_none(row["expires_at"])
-        made = Provenance(row["made_by"], from_ms(row["made_at"]), row["made_by_run"], row["depth"], expires_at)
-    return record_by_name(Job, row, made=made)
+        provenance = Provenance(row["made_by"], from_ms(row["made_at"]), row["made_by_run"], row["depth"], expires_at)
+    return record_by_name(Job, row, made=provenance)
 
 
 def run_of(row: Record) -> Run:

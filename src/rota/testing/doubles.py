@@ -181,7 +181,7 @@ class ScriptedPost:
 
     def told(self) -> list[tuple[str, str, str]]:
         """Return target, event and run of each sent notification."""
-        return [(one.target.name, one.payload["event"], one.payload["run"]) for one in self.letters]
+        return [(message.target.name, message.payload["event"], message.payload["run"]) for message in self.letters]
 
 
 BOOT = "test-boot"
@@ -357,7 +357,7 @@ class ScriptedProcesses:
 
     def next_end(self) -> datetime | None:
         """Return when the next process ends."""
-        return min((one.ends_at for one in self.living.values() if not one.ended.is_set()), default=None)
+        return min((process.ends_at for process in self.living.values() if not process.ended.is_set()), default=None)
 
     def end_due(self) -> None:
         """End the processes that are due."""

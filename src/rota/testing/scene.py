@@ -300,8 +300,8 @@ class Scene:
     def history(self, name: str) -> list[Run]:
         """Return a job's runs, oldest first."""
         job = self.job(name)
-        found = self.store.read(partial(run_queries.newest_runs, job_id=job.id, limit=100_000))
-        return found[::-1]
+        runs = self.store.read(partial(run_queries.newest_runs, job_id=job.id, limit=100_000))
+        return runs[::-1]
 
     def told(self, name: str) -> list[tuple[str, str | None]]:
         """Return status and reason of a job's runs, oldest first."""

@@ -140,8 +140,11 @@ def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
         lines.append(("waits", _waits(facts, now)))
     lines += [
         *(
-            ("answer", f"to question {one.number}, {cut(plain(one.text), TEXT_SHOWN)}: {say_answer(one)}")
-            for one in facts.answers
+            (
+                "answer",
+                f"to question {question.number}, {cut(plain(question.text), TEXT_SHOWN)}: {say_answer(question)}",
+            )
+            for question in facts.answers
         ),
         *_brief(facts, now),
         ("start", _start(facts, now)),
@@ -150,8 +153,8 @@ def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
         *_end(facts, now),
         *_used(facts),
         *(
-            ("asked", f"question {one.number}: {cut(plain(one.text), TEXT_SHOWN)}: {say_answer(one)}")
-            for one in facts.questions
+            ("asked", f"question {question.number}: {cut(plain(question.text), TEXT_SHOWN)}: {say_answer(question)}")
+            for question in facts.questions
         ),
         ("look again", _asked_for(run)),
         ("then", _then(facts, now)),
@@ -378,9 +381,9 @@ def _waits(facts: Facts, now: datetime) -> str:
     if run.waiting_for is WaitingFor.BACKOFF:
         return f"for its backoff, retried {_when(run.not_before, facts.tz, now)}{_held(facts)}"
     if run.waiting_for is WaitingFor.ANSWER:
-        open_ones = [one for one in facts.answers if one.is_open]
-        asked = " and ".join(f"question {one.number}" for one in open_ones)
-        until = min((one.expires_at for one in open_ones if one.expires_at), default=None)
+        open_ones = [question for question in facts.answers if question.is_open]
+        asked = " and ".join(f"question {question.number}" for question in open_ones)
+        until = min((question.expires_at for question in open_ones if question.expires_at), default=None)
         answer = f"; answer it with `rota answer {open_ones[0].number}`" if open_ones else ""
         return f"for the answer to {asked}, at most until {_until(until, facts.tz, now)}{answer}{_held(facts)}"
     others = [other.handle for other in facts.unfinished if other.number < run.number]

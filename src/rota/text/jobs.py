@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 def say_made(job: Job, *, now: datetime) -> str | None:
     """Return the author of a job that was made with the tools, its run and the times; None for other jobs."""
-    made, tz = job.made, job.spec.schedule.timezone
-    if made is None:
+    provenance, tz = job.made, job.spec.schedule.timezone
+    if provenance is None:
         return None
-    run = f" in run {made.run_id}" if made.run_id else ""
-    until = f", expires {full_time(made.expires_at, tz, now=now)}" if made.expires_at else ""
-    return f"by {made.by}{run}, {full_time(made.at, tz, now=now)} ({tz}), depth {made.depth}{until}"
+    run = f" in run {provenance.run_id}" if provenance.run_id else ""
+    until = f", expires {full_time(provenance.expires_at, tz, now=now)}" if provenance.expires_at else ""
+    return f"by {provenance.by}{run}, {full_time(provenance.at, tz, now=now)} ({tz}), depth {provenance.depth}{until}"
 
 
 def say_provisional(job: Job, *, now: datetime) -> str:
@@ -293,6 +293,6 @@ def limit_words(spec: JobSpec) -> str:
 
 def agent_limits(work: AgentWork) -> list[str]:
     """Return the limits of each run of an agent."""
-    turns = [" or ".join(one.title for one in work.choices)] if work.choices else []
+    turns = [" or ".join(choice.title for choice in work.choices)] if work.choices else []
     turns += [] if work.max_turns is None else [counted(work.max_turns, "turn")]
     return turns + ([] if work.max_usd is None else [say_dollars(work.max_usd)])

@@ -54,9 +54,9 @@ def agents_command(invocation: Invocation) -> None:
     titles = ("AGENT", "PROGRAM", "VERSION", "CERTIFIED", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
     columns = [Column(title, spare=title in SPARE) for title in titles]
     columns += [Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
-    print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
-    for one in view.agents:
-        _tell_remedy(one)
+    print_table(columns, [_row(agent, zone, now=invocation.now()) for agent in view.agents])
+    for agent in view.agents:
+        _tell_remedy(agent)
     show_subscriptions(view.subscriptions, zone, now=invocation.now())
 
 
@@ -88,20 +88,20 @@ def _way_out(view: "HoldView") -> str:
 
 
 def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
-    known, found = view.known, view.found
+    agent, probe = view.known, view.found
     state = state_words(view, zone, now=now)
     return [
-        f"{known.name} ({known.account})" if known.account else known.name,
-        found.path or known.adapter,
-        found.version or UNKNOWN,
+        f"{agent.name} ({agent.account})" if agent.account else agent.name,
+        probe.path or agent.adapter,
+        probe.version or UNKNOWN,
         _certified(view),
-        _yes(found.logged_in, "in", "out"),
-        _yes(found.headless, "yes", "no"),
-        ", ".join(known.models) or UNKNOWN,
-        ", ".join(known.access) or "read",
-        f"{view.running} of {known.max_concurrent}",
+        _yes(probe.logged_in, "in", "out"),
+        _yes(probe.headless, "yes", "no"),
+        ", ".join(agent.models) or UNKNOWN,
+        ", ".join(agent.access) or "read",
+        f"{view.running} of {agent.max_concurrent}",
         _last(view, now=now),
-        Cell(state, None if state == "ready" else "yellow" if view.held and not found.problem else "red"),
+        Cell(state, None if state == "ready" else "yellow" if view.held and not probe.problem else "red"),
     ]
 
 
@@ -155,15 +155,15 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
     released = _release_logged_in(invocation, view)
     if released:
         view, zone = _look(invocation, full_name)
-    code = 1 if any(one.found.problem for one in view.agents) else 0
+    code = 1 if any(agent.found.problem for agent in view.agents) else 0
     if invocation.as_json:
         print_json({"ok": not code, "released": released, **agents_json(view)})
         return code
     _tell_problem(view)
     if not view.agents:
         click.echo(NONE)
-    for one in view.agents:
-        _tell_whole(one, zone, now=invocation.now())
+    for agent in view.agents:
+        _tell_whole(agent, zone, now=invocation.now())
     show_subscriptions(view.subscriptions, zone, now=invocation.now())
     for provider in released:
         click.echo(f"provider {provider} is released")
@@ -173,7 +173,7 @@ def check(invocation: Invocation, *, name: str | None, everything: bool) -> int:
 def _release_logged_in(invocation: Invocation, view: "AgentsView") -> list[str]:
     from rota.operations.agents.agents import release_logged_in
 
-    waits = any(one.held is not None and one.held.hold.login for one in view.agents)
+    waits = any(agent.held is not None and agent.held.hold.login for agent in view.agents)
     if not waits or invocation.maker().is_agent:
         return []
     with invocation.store() as (_, store):
@@ -190,26 +190,26 @@ def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
 
 
 def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
-    known, found = view.known, view.found
-    yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
-    yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
-    untold = "as in the function" if known.function else "unknown without a request to a model"
-    yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
+    agent, probe = view.known, view.found
+    yield "adapter", agent.adapter + (f", provider {agent.provider}" if agent.provider else "")
+    yield "program", f"{probe.path or 'not found'} {probe.version}".rstrip()
+    untold = "as in the function" if agent.function else "unknown without a request to a model"
+    yield "logged in", {True: "yes", False: "no", None: untold}[probe.logged_in]
     from rota.operations.agents.certify import certified_words
 
-    if known.kind is not None and known.kind.invoke is not None:
-        yield "certified", certified_words(view.certified, found.version)
-    yield "headless", {True: "yes", False: "no", None: "unknown before it starts"}[found.headless]
+    if agent.kind is not None and agent.kind.invoke is not None:
+        yield "certified", certified_words(view.certified, probe.version)
+    yield "headless", {True: "yes", False: "no", None: "unknown before it starts"}[probe.headless]
     for name, folder in view.login.items():
-        yield "account", f"{known.account}, {name}={plain(folder)}"
+        yield "account", f"{agent.account}, {name}={plain(folder)}"
         if view.found.logged_in is None:
             yield "log in", plain(view.sign_in)
-    if known.kind is not None:
+    if agent.kind is not None:
         yield "can keep", _capabilities(view)
-    yield "model", ", ".join(known.models) or f"the {'function' if known.function else 'program'}'s own"
-    yield "access", ", ".join(known.access) or "read"
-    yield "running", f"{view.running} of {known.max_concurrent} (pool {view.pool})"
-    yield "jobs", ", ".join(spec.name for spec in known.specs) or "none"
+    yield "model", ", ".join(agent.models) or f"the {'function' if agent.function else 'program'}'s own"
+    yield "access", ", ".join(agent.access) or "read"
+    yield "running", f"{view.running} of {agent.max_concurrent} (pool {view.pool})"
+    yield "jobs", ", ".join(spec.name for spec in agent.specs) or "none"
     yield "last run", _last(view, now=now)
     if view.remedy:
         yield "remedy", plain(view.remedy)
@@ -253,14 +253,16 @@ def certify(invocation: Invocation, *, name: str | None) -> int:
             click.echo(f"{agent}: {attempt} …", err=True)
 
     with invocation.store() as (place, store):
-        made = certify_agents(store, chosen, place=place, environ=invocation.environ, clock=invocation.now, tell=tell)
+        certifications = certify_agents(
+            store, chosen, place=place, environ=invocation.environ, clock=invocation.now, tell=tell
+        )
     if invocation.as_json:
-        print_json(certified_json(made))
-    for one in made if not invocation.as_json else ():
-        words = certified_words(one, one.version)
-        click.echo(f"{one.adapter} {one.version}: {'certified' if one.passed else words}")
-        print_pairs((attempt, outcome.value) for attempt, outcome in one.attempts.items())
-    return 0 if all(one.passed for one in made) else 1
+        print_json(certified_json(certifications))
+    for certification in certifications if not invocation.as_json else ():
+        words = certified_words(certification, certification.version)
+        click.echo(f"{certification.adapter} {certification.version}: {'certified' if certification.passed else words}")
+        print_pairs((attempt, outcome.value) for attempt, outcome in certification.attempts.items())
+    return 0 if all(certification.passed for certification in certifications) else 1
 
 
 @agents_command.command("release", cls=RotaCommand)

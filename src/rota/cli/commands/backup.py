@@ -177,11 +177,11 @@ def _bar() -> "Iterator[Callable[[str, str, int, int], None]]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description:<26}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=direct_stream(sys.stdout)), transient=True) as shown:
-        task = shown.add_task("", total=None)
+    with Progress(*columns, console=Console(file=direct_stream(sys.stdout)), transient=True) as progress:
+        task = progress.add_task("", total=None)
 
         def tell(doing: str, table: str, done: int, total: int) -> None:
-            shown.update(task, description=f"{doing} {table}", completed=done, total=total)
+            progress.update(task, description=f"{doing} {table}", completed=done, total=total)
 
         yield tell
 
@@ -220,11 +220,13 @@ def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
     if moved.replaced:
         had = counted(moved.replaced, "row")
         click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot store them, so U+FFFD replaces them")
-    found = moved.report.violations
-    click.echo(f"rota verify on {moved.target.place}: {counted(len(found), 'violation') if found else 'clean'}")
-    for one in found[:MAX_VIOLATIONS]:
-        click.echo(f"  {one.check.value}  {one.where}  {plain(one.text)}")
-    if found:
+    violations = moved.report.violations
+    click.echo(
+        f"rota verify on {moved.target.place}: {counted(len(violations), 'violation') if violations else 'clean'}"
+    )
+    for violation in violations[:MAX_VIOLATIONS]:
+        click.echo(f"  {violation.check.value}  {violation.where}  {plain(violation.text)}")
+    if violations:
         click.echo("the source has the same rows, so this migration did not cause them; `rota verify` shows all")
     click.echo("now write in rota.yaml, or set ROTA_STORE:\n")
     click.echo(f"    store: {moved.target.written}")

@@ -33,15 +33,15 @@ def show_rehearsal(
 
     place = invocation.place()
     with invocation.store_if_applied() as store:
-        found = rehearse(
+        dry_run = rehearse(
             place, job, store=store, clock=invocation.clock, environ=invocation.environ, params=params, force=force
         )
     if invocation.as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(dry_run))
         return 0
-    _show(found, force=force, retry=retry, now=invocation.now())
-    if full and found.asked is not None:
-        click.echo(f"\n{found.asked.prompt}")
+    _show(dry_run, force=force, retry=retry, now=invocation.now())
+    if full and dry_run.asked is not None:
+        click.echo(f"\n{dry_run.asked.prompt}")
     return 0
 
 
@@ -84,25 +84,34 @@ def _pairs(found: "DryRunReport", *, force: bool, retry: bool, now: datetime) ->
 
 
 def _where(found: "DryRunReport") -> str:
-    asked = found.asked
-    if asked is None:
+    agent_request = found.asked
+    if agent_request is None:
         return f"in {found.cwd}"
-    program = " ".join(part for part in (asked.work.adapter, asked.version) if part)
-    details = ", ".join(part for part in (program, asked.work.model) if part)
-    place = f"in {found.cwd}" if asked.workspace is None else f"in {asked.workspace}"
-    listed = f" of [{', '.join(one.title for one in asked.work.choices)}]" if asked.work.choices else ""
-    return f"agent {asked.work.agent} ({details}){listed}, {place}"
+    program = " ".join(part for part in (agent_request.work.adapter, agent_request.version) if part)
+    details = ", ".join(part for part in (program, agent_request.work.model) if part)
+    place = f"in {found.cwd}" if agent_request.workspace is None else f"in {agent_request.workspace}"
+    listed = (
+        f" of [{', '.join(choice.title for choice in agent_request.work.choices)}]"
+        if agent_request.work.choices
+        else ""
+    )
+    return f"agent {agent_request.work.agent} ({details}){listed}, {place}"
 
 
 def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
-    asked = found.asked
-    if asked is None:
+    agent_request = found.asked
+    if agent_request is None:
         return []
-    given = dict(say_brief(asked.work))
-    source = f"{asked.work.prompt_file}, " if asked.work.prompt_file else ""
-    told = [("prompt", f"{source}{counted(len(asked.prompt), 'character')}, shown with --full")]
-    if asked.work.session is SessionMode.RESUME:
-        told.append(("session", f"resume: continues {asked.session}" if asked.session else "resume: starts a new one"))
+    given = dict(say_brief(agent_request.work))
+    source = f"{agent_request.work.prompt_file}, " if agent_request.work.prompt_file else ""
+    told = [("prompt", f"{source}{counted(len(agent_request.prompt), 'character')}, shown with --full")]
+    if agent_request.work.session is SessionMode.RESUME:
+        told.append(
+            (
+                "session",
+                f"resume: continues {agent_request.session}" if agent_request.session else "resume: starts a new one",
+            )
+        )
     return told + [(label, given[label]) for label in ("carry", "after") if label in given]
 
 
@@ -185,23 +194,25 @@ def _as_json(found: "DryRunReport") -> dict[str, Any]:
         "applied": found.applied,
         "kind": found.spec.work.kind.value,
         **fields_json(found, "argv", "cwd", "params", "environment"),
-        "conditions": [fields_json(one, "title", "answer", "detail", "took_ms") for one in found.conditions],
-        "budgets": [charge_json(one) for one in found.charges],
+        "conditions": [
+            fields_json(condition, "title", "answer", "detail", "took_ms") for condition in found.conditions
+        ],
+        "budgets": [charge_json(charge) for charge in found.charges],
         "work": peeked_json(found.work),
-        "pools": [fields_json(one, "name", "capacity", "used", "held_until") for one in found.pools],
+        "pools": [fields_json(pool, "name", "capacity", "used", "held_until") for pool in found.pools],
         "agent": _agent_json(found),
         "obstacles": _obstacles(found),
     }
 
 
 def _agent_json(found: "DryRunReport") -> dict[str, Any] | None:
-    asked = found.asked
-    if asked is None:
+    agent_request = found.asked
+    if agent_request is None:
         return None
     return {
-        "agent": asked.work.agent,
-        "adapter": asked.work.adapter,
-        "version": asked.version or None,
-        "model": asked.work.model,
-        **fields_json(asked, "workspace", "session", "prompt"),
+        "agent": agent_request.work.agent,
+        "adapter": agent_request.work.adapter,
+        "version": agent_request.version or None,
+        "model": agent_request.work.model,
+        **fields_json(agent_request, "workspace", "session", "prompt"),
     }

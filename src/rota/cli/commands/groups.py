@@ -235,7 +235,9 @@ def _waits(view: GroupView, seat: SeatView, zone: str, *, now: datetime) -> str:
         return f"waits for {run.waiting_for}" if run.waiting_for else "in the queue"
     if run.always:
         return "waits for all others"
-    before = next((one.run.handle for one in view.seats if one.run.id == run.predecessor_id), "those before it")
+    before = next(
+        (seat_view.run.handle for seat_view in view.seats if seat_view.run.id == run.predecessor_id), "those before it"
+    )
     return f"waits for {before}"
 
 

@@ -210,12 +210,14 @@ def show_matches(invocation: Invocation, text: str, *, name: str | None, since: 
 
     with invocation.store() as (place, store):
         start = read_instant(since, invocation.zone(store), now=invocation.now()) if since else None
-        found = search_output(store, place.state, text, name=name, labels=invocation.labels(), since=start, limit=limit)
+        search = search_output(
+            store, place.state, text, name=name, labels=invocation.labels(), since=start, limit=limit
+        )
     if invocation.as_json:
-        matches = [{"run": match.run.handle, "line": match.line, "text": match.text} for match in found.matches]
-        print_json({"matches": matches, "runs": found.runs, "stopped": found.stopped})
+        matches = [{"run": match.run.handle, "line": match.line, "text": match.text} for match in search.matches]
+        print_json({"matches": matches, "runs": search.runs, "stopped": search.stopped})
         return
-    _print_match(found, text)
+    _print_match(search, text)
 
 
 def _print_match(found: "SearchResult", text: str) -> None:
@@ -356,11 +358,11 @@ def _print_transcript(invocation: Invocation, place: "ProjectPaths", store: "Sto
 
     view = show_run(store, name)
     fetch_output(store, place.state, view)
-    found, note = transcript_of(place.state, view), why_no_output(place.state, view, now=invocation.now())
+    transcript, note = transcript_of(place.state, view), why_no_output(place.state, view, now=invocation.now())
     if invocation.as_json:
-        print_json(transcript_json(view, found, note))
+        print_json(transcript_json(view, transcript, note))
         return
-    _print_lines(shown_lines(found))
+    _print_lines(shown_lines(transcript))
     if note is not None:
         click.echo(f"rota: {note}", err=True)
 

@@ -141,10 +141,10 @@ def _print_files(invocation: Invocation, store: "Store", state: Path, name: str)
     from rota.operations.runs import show_run
 
     view = show_run(store, name)
-    found = files_of(state, view)
+    run_files = files_of(state, view)
     if invocation.as_json:
-        print_json(files_json(view, found))
-    elif not found:
+        print_json(files_json(view, run_files))
+    elif not run_files:
         click.echo(f"{view.run.handle} has no files: its result names none, or `retention.output` has deleted them")
     else:
         rows = [
@@ -153,7 +153,7 @@ def _print_files(invocation: Invocation, store: "Store", state: Path, name: str)
                 "–" if file.size is None else f"{file.size:,}",
                 file.path if file.kept else str(file.why),
             ]
-            for file in found
+            for file in run_files
         ]
         print_table(("FILE", "BYTES", Column("COPY", flexible=True)), rows)
 
@@ -269,20 +269,20 @@ def explain_command(invocation: Invocation, *, name: str) -> None:
     from rota.operations.explain import explain, explanation_json
 
     with invocation.store() as (place, store):
-        found = explain(store, name, state=place.state, now=invocation.now())
+        explanation = explain(store, name, state=place.state, now=invocation.now())
     if invocation.as_json:
-        print_json(explanation_json(found))
+        print_json(explanation_json(explanation))
         return
-    if found.job_lines:
-        click.echo(found.job.job.name)
-        _lines(found.job_lines)
-    if found.run is None:
+    if explanation.job_lines:
+        click.echo(explanation.job.job.name)
+        _lines(explanation.job_lines)
+    if explanation.run is None:
         click.echo("it has no runs yet")
         return
 
-    head, status, rest = found.title.partition(found.run.status.shown.value)
-    click.echo(f"{head}{coloured(found.run.status, status)}{rest}")
-    _lines(found.run_lines)
+    head, status, rest = explanation.title.partition(explanation.run.status.shown.value)
+    click.echo(f"{head}{coloured(explanation.run.status, status)}{rest}")
+    _lines(explanation.run_lines)
 
 
 def _lines(lines: "Sequence[ExplainLine]") -> None:

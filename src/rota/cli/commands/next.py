@@ -127,8 +127,10 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     if not invocation.applied():
         return
     with invocation.store() as (_, store):
-        found, zone = pauses(store).jobs, invocation.zone(store)
-    paused = [one for one in found if (invocation.covers(one.job or "") if name is None else one.job == name)]
+        pause_states, zone = pauses(store).jobs, invocation.zone(store)
+    paused = [
+        pause for pause in pause_states if (invocation.covers(pause.job or "") if name is None else pause.job == name)
+    ]
     if paused:
         told = jobs_paused_words(paused, zone=zone, now=invocation.now())
         click.echo(f"fires during a pause are omitted; paused: {told}")

@@ -26,12 +26,12 @@ def notify_command(invocation: Invocation) -> None:
     from rota.operations.notifications import list_targets, target_json
 
     with invocation.store() as (_, store):
-        found, zone = list_targets(store), invocation.zone(store)
+        targets, zone = list_targets(store), invocation.zone(store)
     none = "no targets; declare some under `notify:` in rota.yaml and apply it"
-    if invocation.listed(found, target_json, none=none):
+    if invocation.listed(targets, target_json, none=none):
         return
     columns = ("TARGET", "CHANNEL", "EVENTS", "STATE", Column(f"LAST ({zone})", flexible=True))
-    print_table(columns, [_cells(view, zone, now=invocation.now()) for view in found])
+    print_table(columns, [_cells(view, zone, now=invocation.now()) for view in targets])
 
 
 def _cells(view: "TargetView", zone: str, *, now: "datetime") -> list[str]:
@@ -45,12 +45,12 @@ def _cells(view: "TargetView", zone: str, *, now: "datetime") -> list[str]:
 
 
 def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
-    known = view.endpoint
-    if known.disabled_at is not None:
-        return f"off: {plain(known.error or '')}"
-    if known.closed_until is not None and known.closed_until > now:
-        return f"not retried before {full_time(known.closed_until, zone, now=now)}"
-    return f"failed {counted(known.failures, 'time')} in a row" if known.failures else "ok"
+    endpoint = view.endpoint
+    if endpoint.disabled_at is not None:
+        return f"off: {plain(endpoint.error or '')}"
+    if endpoint.closed_until is not None and endpoint.closed_until > now:
+        return f"not retried before {full_time(endpoint.closed_until, zone, now=now)}"
+    return f"failed {counted(endpoint.failures, 'time')} in a row" if endpoint.failures else "ok"
 
 
 @notify_command.command("test", cls=RotaCommand)
@@ -121,14 +121,14 @@ def deliveries_command(
         raise click.UsageError("--failed and --pending cannot be combined")
     status = DeliveryStatus.FAILED if failed else DeliveryStatus.PENDING if pending else None
     with invocation.store() as (_, store):
-        found = list_deliveries(store, status=status, about=job, target=target, limit=limit)
+        deliveries = list_deliveries(store, status=status, about=job, target=target, limit=limit)
         zone = invocation.zone(store)
-    found = [one for one in found if invocation.covers(one.handle)]
-    if invocation.listed(found, delivery_json, none="no deliveries", scoped=True):
+    deliveries = [delivery for delivery in deliveries if invocation.covers(delivery.handle)]
+    if invocation.listed(deliveries, delivery_json, none="no deliveries", scoped=True):
         return
     titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "ATTEMPTS")
     columns = (*titles, Column("ANSWER", flexible=True))
-    print_table(columns, [_delivery_cells(one, zone, now=invocation.now()) for one in found])
+    print_table(columns, [_delivery_cells(delivery, zone, now=invocation.now()) for delivery in deliveries])
 
 
 def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]:
@@ -153,16 +153,16 @@ def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run
     if not ids and not failed:
         raise click.UsageError("name deliveries, or pass --failed")
     with invocation.store() as (place, store):
-        found = retry_deliveries(store, ids, failed=failed, now=invocation.now(), dry_run=dry_run)
-        if found and not dry_run:
+        deliveries = retry_deliveries(store, ids, failed=failed, now=invocation.now(), dry_run=dry_run)
+        if deliveries and not dry_run:
             invocation.wake()
         served = serves(place.state)
     if invocation.as_json:
-        print_json({"dry_run": dry_run, "retried": [delivery_json(one) for one in found]})
+        print_json({"dry_run": dry_run, "retried": [delivery_json(delivery) for delivery in deliveries]})
         return
-    for one in found:
-        click.echo(f"{one.event} of {one.handle} to {one.target}: queued again")
-    click.echo(UNCHANGED if dry_run else _told(len(found), served=served))
+    for delivery in deliveries:
+        click.echo(f"{delivery.event} of {delivery.handle} to {delivery.target}: queued again")
+    click.echo(UNCHANGED if dry_run else _told(len(deliveries), served=served))
 
 
 def _told(count: int, *, served: bool) -> str:

@@ -42,13 +42,13 @@ def questions_command(invocation: Invocation, *, state: str, job: str | None, li
 
     chosen = None if state == "all" else QuestionState(state)
     with invocation.store() as (_, store):
-        found = list_questions(store, state=chosen, job=job, limit=limit)
-        found = [question for question in found if invocation.covers(question.job)]
+        questions = list_questions(store, state=chosen, job=job, limit=limit)
+        questions = [question for question in questions if invocation.covers(question.job)]
         zone, now = invocation.zone(store), invocation.now()
-    if invocation.listed(found, question_json, none="no questions", scoped=True):
+    if invocation.listed(questions, question_json, none="no questions", scoped=True):
         return
     titles = ("QUESTION", "JOB", f"ASKED ({zone})", "STATE", Column("TEXT", flexible=True))
-    print_table(titles, [_cells(question, zone, now) for question in found])
+    print_table(titles, [_cells(question, zone, now) for question in questions])
     click.echo("read one: rota questions show N   answer it: rota answer N [ANSWER]")
 
 
@@ -147,11 +147,11 @@ def grants_command(invocation: Invocation, *, job: str | None) -> None:
 
     now = invocation.now()
     with invocation.store() as (_, store):
-        found = [view for view in list_grants(store, now=now, job=job) if invocation.covers(view.grant.job)]
-    if invocation.listed(found, grant_json, none="no standing grants", scoped=True):
+        grants = [view for view in list_grants(store, now=now, job=job) if invocation.covers(view.grant.job)]
+    if invocation.listed(grants, grant_json, none="no standing grants", scoped=True):
         return
     rows = []
-    for view in found:
+    for view in grants:
         grant, call = view.grant, plain(say_call(view.grant.call))
         until = full_time(grant.expires_at, "UTC", now=now)
         rows.append([str(grant.number), grant.job, view.state, until, str(grant.uses), plain(grant.granted_by), call])
@@ -197,12 +197,12 @@ def _list_proposals(invocation: Invocation, store: "Store") -> None:
     from rota.operations.jobs import waiting
     from rota.operations.views import provisional_json
 
-    found = [job for job in store.read(waiting) if invocation.covers(job.name)]
-    if invocation.listed(found, provisional_json, none="no job is waiting for approval", scoped=True):
+    jobs = [job for job in store.read(waiting) if invocation.covers(job.name)]
+    if invocation.listed(jobs, provisional_json, none="no job is waiting for approval", scoped=True):
         return
     zone, now = invocation.zone(store), invocation.now()
     rows = []
-    for job in found:
+    for job in jobs:
         since = full_time(job.provisional_at, zone, now=now) if job.provisional_at else ""
         task = cut(plain(job.spec.work.agent.prompt), 80) if job.spec.work.agent else ""
         rows.append([job.name, job.made.by if job.made else "", since, task or ""])

@@ -60,7 +60,7 @@ def _covered(invocation: Invocation, view: "QueueView", limit: int) -> "QueueVie
     """Return the visible queue: inside an included project only its own runs, with their positions."""
     if not invocation.place().scope:
         return view
-    ready = [one for one in view.ready if invocation.covers(one.run.job)]
+    ready = [ready_run for ready_run in view.ready if invocation.covers(ready_run.run.job)]
     waiting = [run for run in view.waiting if invocation.covers(run.job)]
     return replace(
         view,
@@ -90,7 +90,7 @@ def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
     columns = ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS", Column("WHY", flexible=True))
     rows = [
         *(_direct(call, now=now) for call in view.direct),
-        *(_ready(one, view, zone, now=now) for one in view.ready),
+        *(_ready(ready_run, view, zone, now=now) for ready_run in view.ready),
         *(_waiting(run, view, zone, now=now) for run in view.waiting),
     ]
     print_table(columns, rows)
@@ -148,15 +148,15 @@ def _destination(*, first: bool, last: bool, before: str | None, place: int | No
     from rota.engine.transactions.enqueue import Where
     from rota.operations.run_actions import Destination
 
-    given = [
+    destinations = [
         *([Destination(Where.FIRST)] if first else []),
         *([Destination(Where.LAST)] if last else []),
         *([Destination(Where.BEFORE, other=before)] if before is not None else []),
         *([Destination(Where.TO, place=place)] if place is not None else []),
     ]
-    if len(given) != 1:
+    if len(destinations) != 1:
         raise click.UsageError("give one of --first, --last, --before RUN, --to N")
-    return given[0]
+    return destinations[0]
 
 
 def _tell(invocation: Invocation, moved: "list[ReorderedRun]", *, dry_run: bool) -> None:
@@ -165,9 +165,9 @@ def _tell(invocation: Invocation, moved: "list[ReorderedRun]", *, dry_run: bool)
     if invocation.as_json:
         print_json(moved_json(moved, dry_run=dry_run))
         return
-    for one in moved:
-        note = f": {one.note}" if one.note else ""
-        click.echo(f"{one.run.handle}  {place_words(one)}{note}")
+    for reordered_run in moved:
+        note = f": {reordered_run.note}" if reordered_run.note else ""
+        click.echo(f"{reordered_run.run.handle}  {place_words(reordered_run)}{note}")
     tell_unchanged(dry_run=dry_run)
 
 

@@ -282,8 +282,8 @@ class _RunFollower(_Follower):
         if self._quiet or self._run.status.shown != "QUEUED" or cause in self._told:
             return
         self._told.add(cause)
-        found = explain(self._store, self._run.handle, state=self._place.state, now=self._invocation.now())
-        why = next((line.text for line in found.run_lines if line.label == "waits"), "")
+        explanation = explain(self._store, self._run.handle, state=self._place.state, now=self._invocation.now())
+        why = next((line.text for line in explanation.run_lines if line.label == "waits"), "")
         if why:
             self._begin()
             self._say(f", waits {why}", end_line=True)
@@ -302,7 +302,7 @@ class _RunFollower(_Follower):
         from rota.operations.runs import show_run
 
         view = show_run(self._store, self._run.id)
-        retry = next((one for one in view.chain if one.retry_of == self._run.id), None)
+        retry = next((run for run in view.chain if run.retry_of == self._run.id), None)
         if retry is not None:
             click.echo(
                 f"{retry.handle}  {say_retrying(retry, view.spec)}; to cancel the retry: rota cancel {retry.handle}"
@@ -424,7 +424,7 @@ def _start_each(
 def _tell(invocation: Invocation, job: str, born: "list[RunRef]", *, dry_run: bool) -> None:
     first, last = born[0].handle, born[-1].handle
     if invocation.as_json:
-        runs = [{"id": one.id, "run": one.handle} for one in born]
+        runs = [{"id": ref.id, "run": ref.handle} for ref in born]
         print_json({"dry_run": dry_run, "job": job, "count": len(born), "first": first, "last": last, "runs": runs})
         return
 

@@ -41,14 +41,14 @@ def secrets_command(invocation: Invocation) -> None:
             if invocation.applied():
                 _, store = stack.enter_context(invocation.store())
         settings, problem = _settings(invocation)
-        found = look_at_secrets(store, place.state, invocation.environ, address=place.store, settings=settings)
+        secrets = look_at_secrets(store, place.state, invocation.environ, address=place.store, settings=settings)
     if problem:
         click.echo(problem, err=True)
     none = "no applied job or target uses a secret; a job does with `env: {NAME: {secret: NAME}}`"
-    if invocation.listed(found, secret_json, none=none):
+    if invocation.listed(secrets, secret_json, none=none):
         return
     rows: list[list[Cell | str]] = [
-        [one.name, Cell(_from(one), COLOURS.get(one.source.value)), _who(one)] for one in found
+        [secret.name, Cell(_from(secret), COLOURS.get(secret.source.value)), _who(secret)] for secret in secrets
     ]
     print_table(["SECRET", "FROM", Column("NAMED BY", flexible=True)], rows)
 
@@ -194,16 +194,18 @@ def create(invocation: Invocation, *, name: str, scope: str, expires: str, dry_r
     lasts = None if expires == NEVER else read_duration(expires)
     with invocation.store() as (_, store):
         now = invocation.now()
-        made = create_token(store, name, Scope(scope), lasts=lasts, by=person(), now=now, dry_run=dry_run)
+        new_token = create_token(store, name, Scope(scope), lasts=lasts, by=person(), now=now, dry_run=dry_run)
     if invocation.as_json:
-        text = None if dry_run else made.text
-        print_json({**token_json(made.row, now=now), "secret": text, "dry_run": dry_run})
+        text = None if dry_run else new_token.text
+        print_json({**token_json(new_token.row, now=now), "secret": text, "dry_run": dry_run})
         return
-    until = "never expires" if made.row.expires_at is None else f"expires {_when(made.row.expires_at, now)} UTC"
+    until = (
+        "never expires" if new_token.row.expires_at is None else f"expires {_when(new_token.row.expires_at, now)} UTC"
+    )
     if dry_run:
         click.echo(f"would create the token {name}: scope {scope}, {until}\n{UNCHANGED}")
     else:
-        click.echo(made.text)
+        click.echo(new_token.text)
         click.echo(f"token {name}: scope {scope}, {until}; it is shown only now", err=True)
         if scope == "calendar":
             click.echo("subscribe to the address of the dashboard with /calendar.ics?token=TOKEN", err=True)
@@ -217,15 +219,24 @@ def list_all(invocation: Invocation) -> None:
 
     with invocation.store() as (_, store):
         now = invocation.now()
-        found = list_tokens(store)
-    if invocation.listed(found, partial(token_json, now=now), none="no named tokens: `rota token create NAME`"):
+        tokens = list_tokens(store)
+    if invocation.listed(tokens, partial(token_json, now=now), none="no named tokens: `rota token create NAME`"):
         return
     rows: list[list[Cell | str]] = []
-    for one in found:
-        state = state_of(one, now=now).value
-        until = NEVER if one.expires_at is None else _when(one.expires_at, now)
-        used = "-" if one.last_used_at is None else _when(one.last_used_at, now)
-        rows.append([one.name, one.scope, Cell(state, COLOURS.get(state)), until, used, one.created_by])
+    for access_token in tokens:
+        state = state_of(access_token, now=now).value
+        until = NEVER if access_token.expires_at is None else _when(access_token.expires_at, now)
+        used = "-" if access_token.last_used_at is None else _when(access_token.last_used_at, now)
+        rows.append(
+            [
+                access_token.name,
+                access_token.scope,
+                Cell(state, COLOURS.get(state)),
+                until,
+                used,
+                access_token.created_by,
+            ]
+        )
     print_table(("TOKEN", "SCOPE", "STATE", "EXPIRES (UTC)", "LAST USED", "CREATED BY"), rows)
 
 

@@ -118,21 +118,21 @@ def sessions_command(invocation: Invocation) -> None:
     from rota.store.tables.work_items import sessions
 
     with invocation.store() as (place, store):
-        found = [one for one in store.read(sessions) if in_scope(one.job, place.scope)]
-    if invocation.listed(found, stored_session_json, none="no sessions", scoped=True):
+        stored_sessions = [session for session in store.read(sessions) if in_scope(session.job, place.scope)]
+    if invocation.listed(stored_sessions, stored_session_json, none="no sessions", scoped=True):
         return
     now = invocation.now()
     rows: list[list[Cell | str]] = [
         [
-            plain(one.job),
-            one.adapter,
-            plain(one.session),
-            str(one.turns),
-            say_dollars(one.usd),
-            ago(one.began_at, now),
-            f"{one.run or 'a direct call'}, {ago(one.used_at, now)} ago",
+            plain(session.job),
+            session.adapter,
+            plain(session.session),
+            str(session.turns),
+            say_dollars(session.usd),
+            ago(session.began_at, now),
+            f"{session.run or 'a direct call'}, {ago(session.used_at, now)} ago",
         ]
-        for one in found
+        for session in stored_sessions
     ]
     print_table(("JOB", "PROGRAM", "SESSION", "TURNS", "COST", "AGE", "LAST RUN"), rows)
     click.echo("rota sessions reset JOB")
@@ -161,11 +161,11 @@ def worktrees_command(invocation: Invocation) -> None:
     from rota.operations.agents.worktrees import list_worktrees, worktree_json
 
     with invocation.store() as (place, store):
-        found = list_worktrees(store, scope=place.scope)
-    if invocation.listed(found, worktree_json, none="no kept worktrees", scoped=True):
+        worktrees = list_worktrees(store, scope=place.scope)
+    if invocation.listed(worktrees, worktree_json, none="no kept worktrees", scoped=True):
         return
     titles = ("RUN", "BRANCH", "COMMITS", "DIFF", "UNCOMMITTED", "AGE", Column("KEPT", flexible=True))
-    print_table(titles, [_row(kept, now=invocation.now()) for kept in found])
+    print_table(titles, [_row(worktree, now=invocation.now()) for worktree in worktrees])
     click.echo("rota worktrees merge RUN   rota worktrees discard RUN   rota worktrees open RUN")
 
 
@@ -221,17 +221,17 @@ def discard(invocation: Invocation, *, run: str, yes: bool, dry_run: bool) -> in
     from rota.operations.agents.worktrees import discard_worktree, show_worktree, worktree_json
 
     with invocation.store() as (place, store):
-        kept = show_worktree(store, run)
+        worktree = show_worktree(store, run)
         if not invocation.as_json:
-            click.echo(f"{kept.tree.handle}  {kept.tree.branch}  {_loss(kept)}  {kept.tree.path}")
+            click.echo(f"{worktree.tree.handle}  {worktree.tree.branch}  {_loss(worktree)}  {worktree.tree.path}")
         needs = "discarding needs confirmation: pass --yes, or try --dry-run first"
         if not dry_run and not yes and not invocation.confirm("remove all of it?", needs=needs):
             click.echo("nothing was removed", err=True)
             return 1
         if not dry_run:
-            discard_worktree(store, place, kept.tree.run_id, now=invocation.now())
+            discard_worktree(store, place, worktree.tree.run_id, now=invocation.now())
     if invocation.as_json:
-        print_json({**worktree_json(kept), "dry_run": dry_run})
+        print_json({**worktree_json(worktree), "dry_run": dry_run})
     else:
         click.echo(UNCHANGED if dry_run else "removed")
     return 0
@@ -254,14 +254,14 @@ def open_folder(invocation: Invocation, *, run: str, only_print: bool) -> None:
     from rota.operations.agents.worktrees import show_worktree, worktree_json
 
     with invocation.store() as (_, store):
-        kept = show_worktree(store, run)
-        if not os.path.isdir(kept.tree.path):
-            raise WorktreeRefused(kept.tree.handle, f"has a worktree that is gone: {kept.tree.path}", hint=GONE)
+        worktree = show_worktree(store, run)
+        if not os.path.isdir(worktree.tree.path):
+            raise WorktreeRefused(worktree.tree.handle, f"has a worktree that is gone: {worktree.tree.path}", hint=GONE)
         if not only_print and not invocation.as_json:
             store.write(lambda _db: None)  # recorded in the audit log
     if invocation.as_json:
-        print_json(worktree_json(kept))
+        print_json(worktree_json(worktree))
         return
-    click.echo(kept.tree.path)
+    click.echo(worktree.tree.path)
     if not only_print:
-        click.launch(kept.tree.path)
+        click.launch(worktree.tree.path)

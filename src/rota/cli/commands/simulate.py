@@ -142,9 +142,9 @@ DAY_HOURS = 24
 
 def lines_before(report: SimulationReport) -> Iterator[str]:
     """Yield the simulated range and its totals."""
-    shown = report.shown
-    fires, runs = sum(job.fires for job in shown), sum(job.runs for job in shown)
-    skipped = sum(sum(job.skipped.values()) for job in shown)
+    jobs = report.shown
+    fires, runs = sum(job.fires for job in jobs), sum(job.runs for job in jobs)
+    skipped = sum(sum(job.skipped.values()) for job in jobs)
     days = f"{report.days:g} {'day' if report.days == 1 else 'days'}"
     yield f"{days}, {span_words(report)}: {counted(fires, 'fire')}, {counted(runs, 'run')}, {skipped:,} skipped"
     for note in report.notes:
@@ -205,9 +205,9 @@ def lines_after(report: SimulationReport) -> Iterator[str]:
     cost = summed_cost(report)
     if cost:
         yield f"cost by estimates: {cost_words(cost)}"
-    yield from (_account_line(one) for one in report.accounts)
+    yield from (_account_line(account) for account in report.accounts)
     yield _level_line(report.slots)
-    yield from (_level_line(one) for one in report.pools)
+    yield from (_level_line(level) for level in report.pools)
     yield from _collision_lines(report)
     for assumption in report.assumptions:
         yield click.style(f"assumed: {plain(assumption)}", dim=True)

@@ -43,13 +43,13 @@ def stats_command(invocation: Invocation, *, job: str | None, by: str, since: st
         raise click.UsageError(f"--by {by} shows all jobs; leave out {job!r}")
     now = invocation.now()
     with invocation.store() as (_, store):
-        asked = range_of("", since, until or "", tz=invocation.zone(store), now=now)
-        told, table = _read(store, asked, by=by, job=job, now=now)
+        stat_range = range_of("", since, until or "", tz=invocation.zone(store), now=now)
+        told, table = _read(store, stat_range, by=by, job=job, now=now)
     if invocation.as_json:
         print_json(told)
         return
-    tz = asked.timezone
-    click.echo(f"{full_time(asked.since, tz, now=now)} to {full_time(asked.until, tz, now=now)} ({tz})")
+    tz = stat_range.timezone
+    click.echo(f"{full_time(stat_range.since, tz, now=now)} to {full_time(stat_range.until, tz, now=now)} ({tz})")
     table()
 
 

@@ -70,14 +70,14 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        found, zone = summarise(store, place.state, now=now, worker=worker), invocation.zone(store)
+        summary, zone = summarise(store, place.state, now=now, worker=worker), invocation.zone(store)
     if invocation.as_json:
-        print_json(summary_json(found))
+        print_json(summary_json(summary))
     else:
         invocation.tell_whole()
-        for line in summary_lines(found, zone, now=now):
+        for line in summary_lines(summary, zone, now=now):
             click.echo(line)
-    return 0 if found.heartbeat.alive else 1
+    return 0 if summary.heartbeat.alive else 1
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
@@ -172,10 +172,10 @@ def _attention(view: "SystemView") -> Iterator[str]:
     columns = terminal_width() if sys.stdout.isatty() else WIDTH
     if view.attention:
         yield click.style("attention", bold=True)
-        width = max(len(one.name) for one in view.attention[:MAX_NAMES])
-        for one in view.attention[:MAX_NAMES]:
-            room = columns - width - len(one.command) - 7
-            yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
+        width = max(len(attention.name) for attention in view.attention[:MAX_NAMES])
+        for attention in view.attention[:MAX_NAMES]:
+            room = columns - width - len(attention.command) - 7
+            yield f"  {attention.name:{width}}  {cut(plain(attention.what), max(room, LEAST))}   {attention.command}"
         if len(view.attention) > MAX_NAMES:
             yield f"  and {len(view.attention) - MAX_NAMES} more   rota ack"
     if view.seen:
@@ -193,7 +193,7 @@ def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     title = click.style("paused", fg="yellow")
     if everything is not None:
         yield f"{title}    {everything_words(everything, zone=zone, now=now)}"
-        each = tuple(one for one in each if (one.until, one.reason) != (everything.until, everything.reason))
+        each = tuple(pause for pause in each if (pause.until, pause.reason) != (everything.until, everything.reason))
     if each:
         yield f"{title}    {jobs_paused_words(each, zone=zone, now=now)}"
 
@@ -243,7 +243,7 @@ def _workers(beat: "Heartbeat") -> str:
     """Return the workers that share the store: alive, dead, drained."""
     told = []
     for presence, colour in (("alive", None), ("draining", "yellow"), ("gone", "red")):
-        names = [one.worker.called for one in beat.workers if one.presence == presence]
+        names = [worker.worker.called for worker in beat.workers if worker.presence == presence]
         shown = f"{', '.join(names[:MAX_NAMES])}{' …' if len(names) > MAX_NAMES else ''}"
         if names:
             told.append(click.style(f"{len(names)} {presence}: {shown}", fg=colour))
@@ -252,7 +252,7 @@ def _workers(beat: "Heartbeat") -> str:
 
 def _elsewhere(beat: "Heartbeat") -> str:
     """Return the other machines; none of them is this folder's scheduler."""
-    there = [one.worker.called for one in beat.workers if one.claims]
+    there = [worker.worker.called for worker in beat.workers if worker.claims]
     running = click.style("schedulers running elsewhere", fg="green")
     return f"{running} ({listed(there, MAX_NAMES)}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
 
@@ -340,20 +340,24 @@ def _queue(view: "SystemView", zone: str, *, now: datetime) -> str:
 
 def _pools(view: "SystemView") -> str:
     told = []
-    for one in view.pools:
-        holders = f" ({', '.join(one.holders)})" if one.holders else ""
-        told.append(f"{one.pool.name} {one.pool.used:,} of {one.pool.capacity:,}{holders}")
+    for pool in view.pools:
+        holders = f" ({', '.join(pool.holders)})" if pool.holders else ""
+        told.append(f"{pool.pool.name} {pool.pool.used:,} of {pool.pool.capacity:,}{holders}")
     return " · ".join(told)
 
 
 def _spent(view: "SystemView") -> str:
     """Return used budgets: `today $1.92 of $10.00 (claude-day)`, and exhausted ones."""
     told = []
-    for one in view.budgets[:MAX_NAMES]:
-        account = one.account
-        over = click.style(f", {say_amount(one.over, account.unit)} above it", fg="red") if one.over else ""
-        waiting = click.style(f", {len(one.waiting)} waiting", fg="yellow") if one.waiting else ""
-        used = say_used(one.settled, account.limit, account.unit)
+    for account_view in view.budgets[:MAX_NAMES]:
+        account = account_view.account
+        over = (
+            click.style(f", {say_amount(account_view.over, account.unit)} above it", fg="red")
+            if account_view.over
+            else ""
+        )
+        waiting = click.style(f", {len(account_view.waiting)} waiting", fg="yellow") if account_view.waiting else ""
+        used = say_used(account_view.settled, account.limit, account.unit)
         told.append(f"{say_this(account.per)} {used}{over} ({account.name}{waiting})")
     return " · ".join(told) + and_more(view.budgets, MAX_NAMES)
 
@@ -452,18 +456,22 @@ def _change(
     from rota.operations.status.attention import acknowledge, chosen_among, need_json, point_out
 
     scope = invocation.place().scope
-    known = {name for one in needs for name in (one.attention.name, one.attention.subject)}
+    known = {name for attention in needs for name in (attention.attention.name, attention.attention.subject)}
     names = [f"{scope}/{name}" if scope and f"{scope}/{name}" in known else name for name in what]
-    chosen = [one for one in chosen_among(needs, names, everything=not what) if (one.seen is not None) == undo]
+    chosen = [
+        attention
+        for attention in chosen_among(needs, names, everything=not what)
+        if (attention.seen is not None) == undo
+    ]
     if chosen and not dry_run and undo:
-        point_out(store, [one.attention.topic for one in chosen])
+        point_out(store, [attention.attention.topic for attention in chosen])
     elif chosen and not dry_run:
         chosen = list(acknowledge(store, chosen, needs=needs, actor=person(), now=invocation.now()))
     if invocation.as_json:
-        print_json({"items": [need_json(one) for one in chosen], "dry_run": dry_run})
+        print_json({"items": [need_json(attention) for attention in chosen], "dry_run": dry_run})
         return
-    for one in chosen:
-        click.echo(_told(one, undo=undo, dry_run=dry_run))
+    for attention in chosen:
+        click.echo(_told(attention, undo=undo, dry_run=dry_run))
     if not chosen:
         click.echo(f"nothing to change: {'none was' if undo else 'all were already'} acknowledged")
 
@@ -480,9 +488,9 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
     if invocation.listed(needs, need_json, none="nothing needs attention", scoped=True):
         return
     rows = []
-    for one in needs:
-        seen = f"{ago(one.seen.at, invocation.now())} ago by {one.seen.actor}" if one.seen else ""
-        rows.append([one.attention.name, one.attention.kind, seen, plain(one.attention.what)])
+    for attention in needs:
+        seen = f"{ago(attention.seen.at, invocation.now())} ago by {attention.seen.actor}" if attention.seen else ""
+        rows.append([attention.attention.name, attention.attention.kind, seen, plain(attention.attention.what)])
     print_table(("NAME", "KIND", "ACKNOWLEDGED", Column("WHAT", flexible=True)), rows)
     click.echo("acknowledge one: rota ack NAME   undo: rota ack --undo NAME")
 

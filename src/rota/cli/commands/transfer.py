@@ -111,9 +111,9 @@ def _report(found: "Imported", *, chosen: "ImportKind", file: str) -> None:
     translation = found.translation
     written, left_out = counted(len(translation.jobs), "job"), len(translation.left_out)
     _say(f"{counted(translation.read, chosen.noun)} read, {written} written, {left_out} left out")
-    width = max((len(kept.key) for kept in translation.kept), default=0)
-    for kept in translation.kept:
-        _say(f"  {plain(kept.key):{min(width, 30)}}  {plain(kept.why)}")
+    width = max((len(kept_key.key) for kept_key in translation.kept), default=0)
+    for kept_key in translation.kept:
+        _say(f"  {plain(kept_key.key):{min(width, 30)}}  {plain(kept_key.why)}")
     if found.compared:
         _tell_compared(found, peer=chosen.peer, file=file)
     _say_remarks("cannot be mapped:", translation.left_out, file=file)
@@ -168,7 +168,7 @@ def _import_json(found: "Imported") -> dict[str, Any]:
         "yaml": translation.text,
         "read": translation.read,
         "jobs": [{"name": job.name, "line": job.line} for job in translation.jobs],
-        "kept": [{"key": kept.key, "why": kept.why} for kept in translation.kept],
+        "kept": [{"key": kept_key.key, "why": kept_key.why} for kept_key in translation.kept],
         "by_hand": _remarks(translation.by_hand),
         "left_out": _remarks(translation.left_out),
         "compared": found.compared,

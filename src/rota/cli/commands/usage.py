@@ -132,16 +132,18 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
     now = invocation.now()
     with invocation.store() as (_, store):
         subscriptions, zone = list_subscriptions(store, now=now), invocation.zone(store)
-        kept = [view for view in subscriptions if account in [one.name for one in view.budgets]]
-        if kept:
+        subscription_views = [
+            view for view in subscriptions if account in [subscription.name for subscription in view.budgets]
+        ]
+        if subscription_views:
             if invocation.as_json:
-                print_json({"subscriptions": [subscription_json(view) for view in kept]})
+                print_json({"subscriptions": [subscription_json(view) for view in subscription_views]})
             else:
-                show_subscriptions(kept, zone, now=now)
+                show_subscriptions(subscription_views, zone, now=now)
             return
         if account is not None:
-            found = show_account(store, account, now=now)
-            print_json(history_json(found)) if invocation.as_json else _show_one(found, now=now)
+            history = show_account(store, account, now=now)
+            print_json(history_json(history)) if invocation.as_json else _show_one(history, now=now)
             return
         views = list_accounts(store, now=now)
     if invocation.as_json:
@@ -233,16 +235,16 @@ def _show_windows(found: "AccountHistory") -> None:
         click.echo("nothing charged yet")
         return
     rows = []
-    for one in found.windows:
-        estimated = f"{say_amount(one.estimated, account.unit, noun=False)} estimated" if one.estimated else ""
-        over = say_amount(one.used - one.limit, account.unit, noun=False) if one.used > one.limit else ""
+    for window in found.windows:
+        estimated = f"{say_amount(window.estimated, account.unit, noun=False)} estimated" if window.estimated else ""
+        over = say_amount(window.used - window.limit, account.unit, noun=False) if window.used > window.limit else ""
         rows.append(
             [
-                say_window(one.window.since, account.per, account.timezone),
-                say_amount(one.used, account.unit, noun=False),
-                say_amount(one.limit, account.unit, noun=False),
+                say_window(window.window.since, account.per, account.timezone),
+                say_amount(window.used, account.unit, noun=False),
+                say_amount(window.limit, account.unit, noun=False),
                 over,
-                "forgotten" if one.runs is None else f"{one.runs:,}",
+                "forgotten" if window.runs is None else f"{window.runs:,}",
                 estimated,
             ]
         )
@@ -255,11 +257,13 @@ def _show_spenders(found: "AccountHistory") -> None:
     if not found.spenders:
         return
     rows = []
-    for one in found.spenders:
-        share = f"{one.used * 100 / total:.0f} %" if total else ""
-        under_way = f"{one.under_way} in progress" if one.under_way else ""
-        unknown = f"{say_amount(one.estimated, account.unit, noun=False)} estimated" if one.estimated else ""
+    for spender in found.spenders:
+        share = f"{spender.used * 100 / total:.0f} %" if total else ""
+        under_way = f"{spender.under_way} in progress" if spender.under_way else ""
+        unknown = f"{say_amount(spender.estimated, account.unit, noun=False)} estimated" if spender.estimated else ""
         remark = ", ".join(part for part in (under_way, unknown) if part)
-        rows.append([one.job, f"{one.runs:,}", say_amount(one.used, account.unit, noun=False), share, remark])
+        rows.append(
+            [spender.job, f"{spender.runs:,}", say_amount(spender.used, account.unit, noun=False), share, remark]
+        )
     click.echo("")
     print_table((f"SPENT {say_this(account.per).upper()}", "RUNS", "USED", "SHARE", ""), rows)

@@ -46,11 +46,11 @@ def _show(report: "AuditReport") -> None:
     click.echo(f"checked {', '.join(counted(amount, noun) for amount, noun in amounts)}")
     for note in report.notes:
         click.echo(f"note: {plain(note)}")
-    found = sorted(report.violations, key=lambda one: one.check)
-    for check, violations in groupby(found, key=lambda one: one.check):
+    found = sorted(report.violations, key=lambda violation: violation.check)
+    for check, violations in groupby(found, key=lambda violation: violation.check):
         click.echo(click.style(check.value, bold=True))
-        for one in violations:
-            click.echo(f"  {one.where}  {plain(one.text)}")
+        for violation in violations:
+            click.echo(f"  {violation.where}  {plain(violation.text)}")
     if report.clean:
         click.echo(click.style("clean", fg="green") + ": every due instant is accounted for exactly once")
     else:
@@ -76,19 +76,19 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
         if invocation.directory or invocation.environ.get("ROTA_DIR"):
             raise
         place = None
-    found = examine(place, invocation.environ, clock=invocation.clock)
-    code = 1 if worst(found) is Severity.PROBLEM else 0
+    findings = examine(place, invocation.environ, clock=invocation.clock)
+    code = 1 if worst(findings) is Severity.PROBLEM else 0
     if invocation.as_json:
-        print_json({"ok": not code, "findings": findings_json(found)})
+        print_json({"ok": not code, "findings": findings_json(findings)})
         return code
-    for finding in found:
+    for finding in findings:
         if quiet and finding.level is Severity.OK:
             continue
         level = click.style(f"{finding.level.value:8}", fg=COLOURS[finding.level.value])
         click.echo(f"{level} {finding.topic:12} {plain(finding.text)}")
         if finding.remedy:
             click.echo(f"{'':21} → {finding.remedy}")
-    problems, warnings = (sum(one.level is level for one in found) for level in (Severity.PROBLEM, Severity.WARNING))
+    problems, warnings = (sum(one.level is level for one in findings) for level in (Severity.PROBLEM, Severity.WARNING))
     click.echo(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
     return code
 
@@ -108,11 +108,17 @@ def audit_command(invocation: Invocation, *, actor: str | None, since: str | Non
     with invocation.store() as (_, store):
         zone = invocation.zone(store)
         begin = read_instant(since, zone, now=now) if since else None
-        found = read_trail(store, limit=limit, since=begin, actor=actor)
-    if invocation.listed(found, entry_json, none="no changes yet"):
+        entries = read_trail(store, limit=limit, since=begin, actor=actor)
+    if invocation.listed(entries, entry_json, none="no changes yet"):
         return
     rows = [
-        [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]
-        for one in found
+        [
+            full_time(audit_entry.at, zone, now=now, seconds=True),
+            audit_entry.actor,
+            audit_entry.face,
+            audit_entry.action,
+            plain(audit_entry.target),
+        ]
+        for audit_entry in entries
     ]
     print_table((f"WHEN ({zone})", "ACTOR", "INTERFACE", "ACTION", Column("TARGET", flexible=True)), rows)

@@ -36,12 +36,12 @@ def workers_command(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     with invocation.store() as (place, store):
         states = store.read(partial(worker_states, state=place.state))
         zone = invocation.zone(store)
-    found = [one for one in states if wanted <= one.worker.labels.items()]
-    if invocation.listed(found, worker_json, none="no worker has that label" if labels else "no worker"):
+    workers = [worker for worker in states if wanted <= worker.worker.labels.items()]
+    if invocation.listed(workers, worker_json, none="no worker has that label" if labels else "no worker"):
         return
     titles = ("NAME", "STATE", "SLOTS", "ROLE", f"SINCE ({zone})", "LAST SEEN", "POOLS", "LABELS")
     columns = (*titles, Column("WHERE", flexible=True))
-    print_table(columns, [_cells(one, zone, now=invocation.now()) for one in found])
+    print_table(columns, [_cells(worker, zone, now=invocation.now()) for worker in workers])
 
 
 def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | str]":
@@ -52,10 +52,10 @@ def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | st
     seen = f"{ago(one.seen_at, now)} ago" if one.seen_at else "now" if one.kinds else "–"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(one.worker.labels.items())) or "–"
     wrong = one.skew is not None
-    shown = Cell(f"{state}, clock wrong" if wrong else state, "red" if wrong else COLOURS[state])
+    cell = Cell(f"{state}, clock wrong" if wrong else state, "red" if wrong else COLOURS[state])
     does = ", ".join(one.kinds) or "–"
     where = f"{one.worker.host}:{one.worker.state}"
-    return [name, shown, slots, does, since, seen, say_takes(one.takes), labels, where]
+    return [name, cell, slots, does, since, seen, say_takes(one.takes), labels, where]
 
 
 @workers_command.command("drain", cls=RotaCommand)

@@ -110,14 +110,14 @@ def _weekdays(word: str, text: str) -> frozenset[int]:
 def _date(
     word: str, text: str
 ) -> tuple[frozenset[int] | None, frozenset[int] | None, frozenset[int] | None, frozenset[int] | None]:
-    found = re.fullmatch(r"(?:(?P<year>[^-~]+)-)?(?P<month>[^-~]+)(?P<mark>[-~])(?P<day>[^-~]+)", word)
-    if found is None:
+    match = re.fullmatch(r"(?:(?P<year>[^-~]+)-)?(?P<month>[^-~]+)(?P<mark>[-~])(?P<day>[^-~]+)", word)
+    if match is None:
         return _unreadable(text)  # type: ignore[no-any-return]
-    years = _values(found["year"] or "*", 1970, 2199, text)
-    months = _values(found["month"], 1, 12, text)
-    if found["mark"] == "~":
-        return years, months, None, _values(found["day"], 1, 31, text, down=True)
-    return years, months, _values(found["day"], 1, 31, text), None
+    years = _values(match["year"] or "*", 1970, 2199, text)
+    months = _values(match["month"], 1, 12, text)
+    if match["mark"] == "~":
+        return years, months, None, _values(match["day"], 1, 31, text, down=True)
+    return years, months, _values(match["day"], 1, 31, text), None
 
 
 def _values(word: str, low: int, high: int, text: str, *, down: bool = False) -> frozenset[int] | None:

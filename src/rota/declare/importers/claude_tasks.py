@@ -48,8 +48,8 @@ def import_claude(source: Source) -> Translation:
             kept=_KEPT,
         )
     told = "the times of a task are not in its SKILL.md: write `cron:` into the job"
-    found = TranslationDraft([_skill(source)], [Remark(1, told, source.file)])
-    return found.translation(source.timezone, _DEFAULTS, read=1, kept=_KEPT)
+    draft = TranslationDraft([_skill(source)], [Remark(1, told, source.file)])
+    return draft.translation(source.timezone, _DEFAULTS, read=1, kept=_KEPT)
 
 
 def _job(
@@ -76,10 +76,10 @@ def _job(
 
 def _skill(source: Source) -> ImportedJob:
     """Return the task of a SKILL.md, without its times: they are not in that file."""
-    found = _FRONT.fullmatch(source.text.replace("\r\n", "\n"))
-    head = dict(re.findall(r"^(\w+):\s*(.+?)\s*$", found["head"], re.MULTILINE)) if found else {}
+    match = _FRONT.fullmatch(source.text.replace("\r\n", "\n"))
+    head = dict(re.findall(r"^(\w+):\s*(.+?)\s*$", match["head"], re.MULTILINE)) if match else {}
     name = slug_for(head.get("name", "task").strip("\"'"), taken=())
-    keys = plain_prompt((found["body"] if found else source.text).strip())
+    keys = plain_prompt((match["body"] if match else source.text).strip())
     if head.get("description"):
         keys["description"] = head["description"].strip("\"'")[:1000]
     return ImportedJob(name, 1, keys)

@@ -110,9 +110,9 @@ class _CrontabReader:
         elif not text:
             if not self.found.entries:
                 self._end_header()
-        elif found := _VARIABLE.fullmatch(line):
+        elif match := _VARIABLE.fullmatch(line):
             self._end_header()
-            self.found.variables.append(Variable(number, _unquoted(found["name"]), _unquoted(found["value"])))
+            self.found.variables.append(Variable(number, _unquoted(match["name"]), _unquoted(match["value"])))
         else:
             self._entry(number, line)
 
@@ -140,11 +140,11 @@ class _CrontabReader:
         user, rest, at = self._user(rest, at) if self.system else ("", rest, at)
         if cron is None or not self._is_command(number, at, rest):
             return
-        found, (command, stdin) = self.found, split_percent(rest)
-        if not found.entries:
-            found.first = found.values
-        found.entries.append(CrontabEntry(number, cron, command, stdin, user, found.values, tuple(found.footer)))
-        found.footer = []
+        crontab, (command, stdin) = self.found, split_percent(rest)
+        if not crontab.entries:
+            crontab.first = crontab.values
+        crontab.entries.append(CrontabEntry(number, cron, command, stdin, user, crontab.values, tuple(crontab.footer)))
+        crontab.footer = []
 
     def _cron(self, number: int, column: int, fields: str) -> str | None:
         if fields.lower() == REBOOT:
@@ -157,10 +157,10 @@ class _CrontabReader:
             return None
 
     def _user(self, rest: str, at: int) -> tuple[str, str, int]:
-        found = _USER.fullmatch(rest)
-        if found is None:
+        match = _USER.fullmatch(rest)
+        if match is None:
             return "", "", at
-        return found["user"], found["rest"] or "", at + (found.start("rest") if found["rest"] else len(rest))
+        return match["user"], match["rest"] or "", at + (match.start("rest") if match["rest"] else len(rest))
 
     def _is_command(self, number: int, column: int, command: str) -> bool:
         if not command or command.startswith("%"):
@@ -190,10 +190,10 @@ def split_percent(text: str) -> tuple[str, str | None]:
     """
     pieces: list[str] = [""]
     end = 0
-    for found in _PERCENT.finditer(text):
-        pieces[-1] += text[end : found.start()]
-        end = found.end()
-        if found[0] == "%":
+    for match in _PERCENT.finditer(text):
+        pieces[-1] += text[end : match.start()]
+        end = match.end()
+        if match[0] == "%":
             pieces.append("")
         else:
             pieces[-1] += "%"
@@ -202,8 +202,8 @@ def split_percent(text: str) -> tuple[str, str | None]:
 
 
 def _split(text: str) -> tuple[str, str] | None:
-    found = (_ALIAS if text.startswith("@") else _FIVE).fullmatch(text)
-    return (found["fields"], (found["rest"] or "").strip()) if found else None
+    match = (_ALIAS if text.startswith("@") else _FIVE).fullmatch(text)
+    return (match["fields"], (match["rest"] or "").strip()) if match else None
 
 
 def _is_entry(text: str, *, system: bool) -> bool:
@@ -380,7 +380,7 @@ def with_input(command: str, stdin: str) -> str:
 def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, ...]:
     zone_why = "CRON_TZ of the file" if of_file.timezone != timezone else "cron used this machine's local time"
     path_why = "cron's own kept" if of_file.env["PATH"] == CRON_PATH else "as the file sets it"
-    kept = [
+    kept_keys = [
         KeptKey(f"timezone: {of_file.timezone}", f"{zone_why}; rota's default is UTC"),
         KeptKey("timeout: never", "cron had none; rota's default is 10 min"),
         KeptKey("retry: false", "cron never retried; rota's default is 3 attempts"),
@@ -391,8 +391,8 @@ def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, .
         KeptKey("env.PATH", f"{of_file.env['PATH']}, {path_why}"),
     ]
     if system:
-        kept.append(KeptKey("user root", "lines of root need a scheduler that runs as root"))
-    return tuple(kept)
+        kept_keys.append(KeptKey("user root", "lines of root need a scheduler that runs as root"))
+    return tuple(kept_keys)
 
 
 def _sections(of_file: _Setting) -> tuple[Section, ...]:

@@ -52,34 +52,34 @@ def import_github(source: Source) -> Translation:
     if not isinstance(map_of(on).get("schedule"), list) or not isinstance(data.get("jobs"), dict):
         hint = "it needs `on: {schedule: [{cron: …}]}` and `jobs:`"
         raise FileProblems([Problem("has no schedule or no jobs", "import_file", source.file, 1, 1, hint=hint)])
-    found = TranslationDraft()
+    draft = TranslationDraft()
     key = "on" if "on" in data else "true"
-    when, reading = _when(map_of(on)["schedule"], document, key, found.left_out)
+    when, reading = _when(map_of(on)["schedule"], document, key, draft.left_out)
     title = str(data.get("name") or "")
     for name, body in data["jobs"].items():
         line = document.position(("jobs", name))[0]
         if not when:
-            found.left_out.append(Remark(line, f"{name}: the workflow has no time that can be mapped"))
+            draft.left_out.append(Remark(line, f"{name}: the workflow has no time that can be mapped"))
             continue
         try:
-            keys, told = _job(str(name), map_of(body), data, document)
+            keys, remarks = _job(str(name), map_of(body), data, document)
         except Unmappable as error:
-            found.left_out.append(Remark(error.line or line, f"{name}: {error}"))
+            draft.left_out.append(Remark(error.line or line, f"{name}: {error}"))
             continue
-        found.by_hand += told
-        own = slug_for(f"{title} {name}" if len(data["jobs"]) > 1 and title else title or name, taken=found.names)
+        draft.by_hand += remarks
+        own = slug_for(f"{title} {name}" if len(data["jobs"]) > 1 and title else title or name, taken=draft.names)
         comments = comments_above(source.text.splitlines(), line)
-        found.jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
+        draft.jobs.append(ImportedJob(own, line, {**when, **keys}, comments, reading))
     if "concurrency" in data:
         told_once = "concurrency is not mapped: `overlap: forbid` is rota's default, `replace` ends the running one"
-        found.by_hand.append(Remark(document.position(("concurrency",))[0], told_once))
+        draft.by_hand.append(Remark(document.position(("concurrency",))[0], told_once))
     for trigger in map_of(on):
         if trigger not in ("schedule", "workflow_dispatch"):
-            found.by_hand.append(
+            draft.by_hand.append(
                 Remark(document.position((key, trigger))[0], f"on.{trigger} is not mapped: rota starts jobs at times")
             )
     defaults = {**plain_defaults(misfire="skip"), "timeout": "6h", "shell_with": ["bash", "-eo", "pipefail", "-c"]}
-    return found.translation("UTC", defaults, read=len(data["jobs"]), kept=_KEPT)
+    return draft.translation("UTC", defaults, read=len(data["jobs"]), kept=_KEPT)
 
 
 def _when(
@@ -114,12 +114,12 @@ def _when(
 def _job(
     name: str, body: Mapping[str, Any], workflow: Mapping[str, Any], document: Document
 ) -> tuple[dict[str, Any], list[Remark]]:
-    told: list[Remark] = []
+    remarks: list[Remark] = []
 
     def tell(path: tuple[str | int, ...], text: str) -> None:
         own = ("jobs", name, *path)
         of_workflow = path if path and own not in document.keys and path in document.keys else own
-        told.append(Remark(document.position(of_workflow)[0], f"{name}: {text}"))
+        remarks.append(Remark(document.position(of_workflow)[0], f"{name}: {text}"))
 
     steps = body.get("steps")
     if not isinstance(steps, list):
@@ -144,7 +144,7 @@ def _job(
     if not whole:
         keys["enabled"] = False
         tell((), "disabled, because parts of it are not mapped: complete the script, then remove `enabled: false`")
-    return keys, told
+    return keys, remarks
 
 
 def _run_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,7 +167,7 @@ def _script(steps: Sequence[Any], tell: Any, *, folder: str) -> tuple[str, bool]
             for expression in dict.fromkeys(_EXPRESSION.findall(text)):
                 tell((*path, "run"), f"`{expression}` is not filled here: put it into `env`")
                 whole = False
-            text = _EXPRESSION.sub(lambda found: "$" + re.sub(r"[^A-Za-z0-9]+", "_", found[0]).strip("_").upper(), text)
+            text = _EXPRESSION.sub(lambda match: "$" + re.sub(r"[^A-Za-z0-9]+", "_", match[0]).strip("_").upper(), text)
             own = str(body.get("working-directory") or folder)
             parts.append(f"cd {shlex.quote(own)}\n{text}" if own else text)
             for key in ("if", "shell", "env", "continue-on-error", "timeout-minutes"):

@@ -245,7 +245,7 @@ class _Import:
             except FileProblems as error:
                 problems = list(error.problems)
         self.read += 1
-        self.draft.left_out += [Remark(one.line, one.message, one.file) for one in problems]
+        self.draft.left_out += [Remark(problem.line, problem.message, problem.file) for problem in problems]
         return None
 
 

@@ -100,14 +100,14 @@ def _entries(document: Document, lines: Sequence[str]) -> list[_Entry]:
         hint = "a jobs file has `jobs:` alone, a map or a list of jobs; a rota.yaml needs no import"
         raise FileProblems([Problem(message, "jobs_file", document.file, line, column, hint=hint)])
     if isinstance(raw, dict):
-        found = [_Entry(str(name), document.position(("jobs", name))[0], body) for name, body in raw.items()]
+        entries = [_Entry(str(name), document.position(("jobs", name))[0], body) for name, body in raw.items()]
     else:
-        found = [
+        entries = [
             _Entry(str(body.get("name", "")) if isinstance(body, dict) else "", _first_line(document, index), body)
             for index, body in enumerate(raw)
         ]
-    ends = [*(entry.line - 1 for entry in found[1:]), len(lines)][: len(found)]
-    return [_commented(entry, lines, last=last) for entry, last in zip(found, ends, strict=True)]
+    ends = [*(entry.line - 1 for entry in entries[1:]), len(lines)][: len(entries)]
+    return [_commented(entry, lines, last=last) for entry, last in zip(entries, ends, strict=True)]
 
 
 def _first_line(document: Document, index: int) -> int:
@@ -245,10 +245,10 @@ def _about_names(jobs: Sequence[ImportedJob], modules: Sequence[str]) -> list[Re
 def _sections(
     jobs: Sequence[ImportedJob], poll: Mapping[str, Any] | None, *, modules: list[str], timezone: str
 ) -> tuple[Section, ...]:
-    found = [Section("imports", modules)] if modules else []
-    found += [Section("timezone", timezone), Section("defaults", plain_defaults())]
+    sections = [Section("imports", modules)] if modules else []
+    sections += [Section("timezone", timezone), Section("defaults", plain_defaults())]
     if defaults := _agent_defaults(jobs):
-        found.append(Section("agents", {"claude": defaults}))
+        sections.append(Section("agents", {"claude": defaults}))
     if poll is not None:
-        found.append(Section("poll", poll, "fill in: what all jobs with `group: remote` share"))
-    return tuple(found)
+        sections.append(Section("poll", poll, "fill in: what all jobs with `group: remote` share"))
+    return tuple(sections)

@@ -57,14 +57,14 @@ def import_launchd(source: Source) -> Translation:
         raise FileProblems([Problem(f"is not a property list: {error}", "import_file", source.file, 1, 1)]) from None
     if not isinstance(plist, dict):
         raise FileProblems([Problem("is not a dictionary", "import_file", source.file, 1, 1)])
-    found = TranslationDraft()
+    draft = TranslationDraft()
     try:
-        found.jobs.append(_job(source, plist, found.by_hand))
+        draft.jobs.append(_job(source, plist, draft.by_hand))
     except Unmappable as error:
-        found.left_out.append(Remark(error.line or 1, f"{plist.get('Label', source.file)}: {error}", source.file))
-    found.by_hand.sort(key=lambda one: one.line)
+        draft.left_out.append(Remark(error.line or 1, f"{plist.get('Label', source.file)}: {error}", source.file))
+    draft.by_hand.sort(key=lambda remark: remark.line)
     defaults = {**plain_defaults(misfire="once"), "cwd": "/", "env": {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}}
-    return found.translation(source.timezone, defaults, read=1, kept=_KEPT)
+    return draft.translation(source.timezone, defaults, read=1, kept=_KEPT)
 
 
 def _line(source: Source, key: str) -> int:

@@ -90,15 +90,15 @@ def translate_entries(
     kept: Sequence[KeptKey],
 ) -> Translation:
     """Return the translation of a JSON list of jobs; an entry that cannot be mapped is left out."""
-    entries, found = json_entries(source.content, source.file, key=key), TranslationDraft()
+    entries, draft = json_entries(source.content, source.file, key=key), TranslationDraft()
     for entry in entries:
         body = map_of(entry.value)
         title = title_of(body)
         try:
-            job, told = read_job(body, entry.line, title=title, taken=found.names)
+            job, told = read_job(body, entry.line, title=title, taken=draft.names)
         except Unmappable as error:
-            found.left_out.append(Remark(entry.line, f"{title}: {error}"))
+            draft.left_out.append(Remark(entry.line, f"{title}: {error}"))
             continue
-        found.jobs.append(job)
-        found.by_hand += [Remark(entry.line, f"{job.name}: {text}") for text in told]
-    return found.translation(source.timezone, defaults, read=len(entries), kept=kept)
+        draft.jobs.append(job)
+        draft.by_hand += [Remark(entry.line, f"{job.name}: {text}") for text in told]
+    return draft.translation(source.timezone, defaults, read=len(entries), kept=kept)

@@ -68,16 +68,16 @@ class SystemdUnit(Struct, frozen=True):
 
     def all(self, key: str) -> list[Line]:
         """Return the lines of a key; an empty value resets those before it."""
-        found: list[Line] = []
+        lines: list[Line] = []
         for line in self.lines:
             if line.key == key:
-                found = [*found, line] if line.value else []
-        return found
+                lines = [*lines, line] if line.value else []
+        return lines
 
     def last(self, key: str, default: str = "") -> str:
         """Return the last value of a key."""
-        found = self.all(key)
-        return found[-1].value if found else default
+        lines = self.all(key)
+        return lines[-1].value if lines else default
 
 
 def import_systemd(source: Source) -> Translation:
@@ -87,18 +87,18 @@ def import_systemd(source: Source) -> Translation:
     if not timers:
         hint = "name a .timer file, or pipe in `systemctl cat NAME.timer NAME.service`"
         raise FileProblems([Problem("has no timer", "import_file", source.file, 1, 1, hint=hint)])
-    found = TranslationDraft()
+    draft = TranslationDraft()
     for timer in timers:
         service = _service(timer, units, source)
         try:
-            job, remarks = _job(timer, service, timezone=source.timezone, taken=found.names)
+            job, remarks = _job(timer, service, timezone=source.timezone, taken=draft.names)
         except Unmappable as error:
-            found.left_out.append(Remark(error.line, f"{timer.name}: {error}", timer.file))
+            draft.left_out.append(Remark(error.line, f"{timer.name}: {error}", timer.file))
             continue
-        found.jobs.append(job)
-        found.by_hand += remarks
+        draft.jobs.append(job)
+        draft.by_hand += remarks
     defaults = {**plain_defaults(misfire="skip"), "cwd": "/"}
-    return found.translation(source.timezone, defaults, read=len(timers), kept=_KEPT)
+    return draft.translation(source.timezone, defaults, read=len(timers), kept=_KEPT)
 
 
 _KEPT = (
@@ -113,8 +113,8 @@ def _units(source: Source) -> list[SystemdUnit]:
     """Return the units of a text: one file, or several below the comments that `systemctl cat` writes."""
     parts: list[tuple[str, list[tuple[int, str]]]] = [(source.file, [])]
     for number, line in enumerate(source.text.splitlines(), start=1):
-        if found := _HEADER.fullmatch(line):
-            parts.append((found["path"], []))
+        if match := _HEADER.fullmatch(line):
+            parts.append((match["path"], []))
         parts[-1][1].append((number, line))
     named: dict[str, SystemdUnit] = {}
     for path, lines in parts:
@@ -255,11 +255,11 @@ def seconds_of(text: str) -> float:
     (5400.0, 90.0, 0.0)
     """
     total, at = 0.0, 0
-    for found in _SPAN.finditer(text.strip()):
-        if found.start() != at or found["unit"] not in _UNITS:
+    for match in _SPAN.finditer(text.strip()):
+        if match.start() != at or match["unit"] not in _UNITS:
             return 0.0
-        total += float(found["number"]) * _UNITS[found["unit"]]
-        at = found.end()
+        total += float(match["number"]) * _UNITS[match["unit"]]
+        at = match.end()
     return total if at == len(text.strip()) else 0.0
 
 
@@ -323,10 +323,10 @@ def _limits(service: SystemdUnit) -> dict[str, Any]:
 
 
 def _command_keys(commands: Sequence[Line], tell: Tell) -> dict[str, Any]:
-    found = [one for line in commands for one in _commands_of(line, tell)]
+    found = [command for line in commands for command in _commands_of(line, tell)]
     if len(found) == 1 and found[0].words:
         return {"command": list(found[0].words)}
-    return {"shell": "".join(f"{one.text}\n" for one in found) if len(found) > 1 else found[0].text}
+    return {"shell": "".join(f"{command.text}\n" for command in found) if len(found) > 1 else found[0].text}
 
 
 class _Command(Struct, frozen=True):

@@ -116,10 +116,16 @@ class Translation(Struct, frozen=True):
         lines.append("jobs:" if self.jobs else "jobs: {}")
         for job in self.jobs:
             lines += write_job(job.name, job.keys, comments=job.comments)
-        for one in self.left_out:
-            place = f"{one.file}:{one.line}: " if one.file and one.line else f"line {one.line}: " if one.line else ""
-            kept = [write_comment(line, depth=1) for line in one.lines]
-            lines += ["", write_comment(f"left out: {place}{one.message}", depth=1), *kept]
+        for remark in self.left_out:
+            place = (
+                f"{remark.file}:{remark.line}: "
+                if remark.file and remark.line
+                else f"line {remark.line}: "
+                if remark.line
+                else ""
+            )
+            kept = [write_comment(line, depth=1) for line in remark.lines]
+            lines += ["", write_comment(f"left out: {place}{remark.message}", depth=1), *kept]
         lines += ["", *(write_comment(text) for text in self.footer)] if self.footer else []
         return "\n".join(lines) + "\n"
 
@@ -132,8 +138,8 @@ class Translation(Struct, frozen=True):
             if job.name in refused
         ]
         left_out = (*self.left_out, *dropped)
-        many = len({one.file for one in left_out if one.file}) > 1
-        ordered = sorted(left_out, key=lambda one: (one.file if many else "", one.line))
+        many = len({remark.file for remark in left_out if remark.file}) > 1
+        ordered = sorted(left_out, key=lambda remark: (remark.file if many else "", remark.line))
         return replace(self, jobs=jobs, left_out=tuple(ordered))
 
 
@@ -230,8 +236,8 @@ def comments_above(lines: Sequence[str], line: int) -> tuple[str, ...]:
 
 def comments_beside(lines: Sequence[str], first: int, last: int) -> tuple[str, ...]:
     """Return the comments behind `key: value` on some lines (from 1)."""
-    found = (_BESIDE.fullmatch(text) for text in lines[first - 1 : last])
-    return tuple(f"{match['key']}: {match['comment'].strip()}" for match in found if match)
+    matches = (_BESIDE.fullmatch(text) for text in lines[first - 1 : last])
+    return tuple(f"{match['key']}: {match['comment'].strip()}" for match in matches if match)
 
 
 _BESIDE = re.compile(r"""\s*(?:-\s+)?(?P<key>\w+):\s*[^"'|>#]*\s#\s*(?P<comment>.+)""")

@@ -206,7 +206,7 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
             if keys.get(key) and not able(adapter(kind, options)):
                 text = message.format(kind=kind, named=_named(kind))
                 problems.add(Problem(text, "no_effect", at=(key,), hint=hint))
-        if not any(one.at[0] in ("access", "allowed_tools") for one in problems.problems):
+        if not any(problem.at[0] in ("access", "allowed_tools") for problem in problems.problems):
             _refuse_beyond(kind, keys, options)
 
 
@@ -295,9 +295,9 @@ def default_access(kind: str, options: Keys) -> Access:
 
 
 def _refuse_access(kind: str, access: Access, options: Keys) -> None:
-    kept = adapter(kind, options).capabilities.access
-    if access not in kept:
-        hint = f"write `access: {' or '.join(level for level in Access if level in kept)}`"
+    accesses = adapter(kind, options).capabilities.access
+    if access not in accesses:
+        hint = f"write `access: {' or '.join(level for level in Access if level in accesses)}`"
         hint = _remedy(kind, "access") if kind == PYTHON else hint
         raise BadValue(f"{_named(kind)} cannot enforce access {access}", code="conflict", hint=hint, at=("access",))
 
@@ -361,20 +361,22 @@ def choices_of(
     if "model" in own and len(named) > 1:
         hint = "give each agent its model in `agents:`"
         raise BadValue("no model fits several agents", code="conflict", hint=hint, at=("model",))
-    found: list[AgentChoice] = []
+    choices: list[AgentChoice] = []
     with ProblemList() as problems:
         for index, name in enumerate(named):
             with problems.below(*(("agent", index) if len(named) > 1 else ())):
-                found += _choices_of(name, own, keys, agents)
-    if len(found) < 2:
+                choices += _choices_of(name, own, keys, agents)
+    if len(choices) < 2:
         return ()
     if keys.get("on_quota") is OnQuota.CONTINUE:
         hint = "remove this line: the next agent of the list takes over"
         raise BadValue("a session continues with its own agent alone", code="conflict", hint=hint, at=("on_quota",))
-    if len({one.title for one in found}) < len(found):
+    if len({agent_choice.title for agent_choice in choices}) < len(choices):
         raise BadValue("names an agent or a model twice", code="conflict", hint="remove one", at=("agent",))
-    found = [_apart(one) if _shares_provider(one, found) else one for one in found]
-    return tuple(replace(one, pools=draws_of(one, draws)) for one in found)
+    choices = [
+        _apart(agent_choice) if _shares_provider(agent_choice, choices) else agent_choice for agent_choice in choices
+    ]
+    return tuple(replace(agent_choice, pools=draws_of(agent_choice, draws)) for agent_choice in choices)
 
 
 def _shares_provider(one: AgentChoice, found: Sequence[AgentChoice]) -> bool:
@@ -394,16 +396,16 @@ def _choices_of(name: str, own: Keys, keys: Keys, agents: Agents) -> list[AgentC
         return []
     models = own.get("model") or agent.keys.get("model")
     apart = ("agent", "provider", "model", "args", "system_prompt", "profile")
-    found, rest = [], {key: value for key, value in keys.items() if key not in apart}
+    choices, rest = [], {key: value for key, value in keys.items() if key not in apart}
     rest |= {key: (own if key in own else agent.keys)[key] for key in apart[3:] if key in own or key in agent.keys}
     for model in models if isinstance(models, tuple) else (models,):
         own_model = {"model": model} if model else {}
         values = own_model | {key: rest[key] for key in apart[3:] if key in rest}
-        one = work_of({**rest, "agent": name, **own_model}, agents, values=values)
-        if one is not None:
+        work = work_of({**rest, "agent": name, **own_model}, agents, values=values)
+        if work is not None:
             fields = (field for field in AgentChoice.__struct_fields__ if field != "pools")
-            found.append(AgentChoice(**{field: getattr(one, field) for field in fields}))
-    return found
+            choices.append(AgentChoice(**{field: getattr(work, field) for field in fields}))
+    return choices
 
 
 def _provider(agent: Agent, model: str | None) -> str:
@@ -423,7 +425,7 @@ def _is_own(kind: str, options: Mapping[str, Any]) -> bool:
 
 def in_a_project(work: AgentWork, project: str) -> AgentWork:
     """Return the agent of an included project: two of one name are two, and so are providers that they stand for."""
-    choices = tuple(replace(one, **_names_in(one, project)) for one in work.choices)
+    choices = tuple(replace(agent_choice, **_names_in(agent_choice, project)) for agent_choice in work.choices)
     return replace(work, **_names_in(work, project), choices=choices)
 
 
@@ -555,12 +557,12 @@ def read_servers(value: Any) -> tuple[McpServer, ...]:
     """Return MCP servers by name: {docs: {command: […], tools: […]}}."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of servers", hint=SERVERS_HINT)
-    found = []
+    servers = []
     with ProblemList() as problems:
         for name, keys in value.items():
             with problems.below(name):
-                found.append(_read_server(_server_name(name), keys))
-    return tuple(found)
+                servers.append(_read_server(_server_name(name), keys))
+    return tuple(servers)
 
 
 def _read_server(name: str, keys: Any) -> McpServer:

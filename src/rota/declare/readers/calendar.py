@@ -83,11 +83,11 @@ def quiet_of(written: WrittenQuiet | None, file: QuietHours | None, schedule: Sc
         raise BadValue("has no `windows`, and the file has no quiet hours", code="missing_value", hint=_HINT)
     base = file if file is not None and not written.windows else QuietHours(written.windows, schedule.timezone)
     policy = written.policy or (file.policy if file is not None else QuietPolicy.DORMANT)
-    found = replace(base, policy=policy, timezone=written.timezone or base.timezone)
-    if not means_something(found, schedule):
+    hours = replace(base, policy=policy, timezone=written.timezone or base.timezone)
+    if not means_something(hours, schedule):
         hint = "write {windows: […], policy: defer} or `policy: skip`, or an interval by mode"
         raise BadValue("`policy: dormant` has no effect without an interval by mode", code="no_effect", hint=hint)
-    return found
+    return hours
 
 
 def means_something(quiet: QuietHours, schedule: Schedule) -> bool:
@@ -163,10 +163,10 @@ def _lines(text: str) -> Iterator[_CalendarLine]:
 def _line(number: int, text: str) -> Iterator[_CalendarLine]:
     if not text.strip():
         return
-    found = _NAME.fullmatch(text)
-    if found is None:
+    match = _NAME.fullmatch(text)
+    if match is None:
         raise _bad_line(number, "is not a line of a calendar", hint="is this really an .ics file?")
-    yield _CalendarLine(number, found[1].upper(), found[3].strip())
+    yield _CalendarLine(number, match[1].upper(), match[3].strip())
 
 
 def _events(lines: Iterator[_CalendarLine]) -> Iterator[_Event]:
@@ -233,10 +233,10 @@ def _length(event: _Event, first: date) -> int:
     if end is not None:
         length = (_date(end) - first).days or 1  # some write the same day twice
     elif duration is not None:
-        found = _DURATION.fullmatch(duration.value.upper())
-        if found is None:
+        match = _DURATION.fullmatch(duration.value.upper())
+        if match is None:
             raise _bad_line(duration.number, f"DURATION is {duration.value[:40]!r}, not days", hint=_ALL_DAY)
-        length = 7 * int(found[1] or 0) + int(found[2] or 0) or 1
+        length = 7 * int(match[1] or 0) + int(match[2] or 0) or 1
     if not 1 <= length <= MAX_DAYS:
         line = end or duration
         assert line is not None

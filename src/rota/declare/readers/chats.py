@@ -101,7 +101,7 @@ def write_chat(target: Target) -> dict[str, Any]:
 
 def unknown_commands(targets: Mapping[str, Target], known: Collection[str], *, partly: bool) -> list[Problem]:
     """Return the jobs in `commands` that the file does not have; `partly`: those of some projects are not known."""
-    found = []
+    problems = []
     for name, target in targets.items():
         for key, jobs in (("run", target.commands.run), ("pause", target.commands.pause)):
             for index, job in enumerate(jobs):
@@ -109,8 +109,8 @@ def unknown_commands(targets: Mapping[str, Target], known: Collection[str], *, p
                     continue
                 at = ("notify", name, target.channel.value, "commands", key, index)
                 hint = did_you_mean(job, known, "list the jobs with `rota list`")
-                found.append(Problem(f"no job is named {shown(job)}", "unknown_job", at=at, hint=hint))
-    return found
+                problems.append(Problem(f"no job is named {shown(job)}", "unknown_job", at=at, hint=hint))
+    return problems
 
 
 def _read_chat(value: Any) -> str:

@@ -59,7 +59,7 @@ def with_registered(written: Bodies, registered: Mapping[str, RegisteredAgent]) 
 
     An entry of the same name that names no adapter is about the function.
     """
-    found: dict[str, Any] = {name: _entry(name, one) for name, one in registered.items() if name not in written}
+    found: dict[str, Any] = {name: _entry(name, agent) for name, agent in registered.items() if name not in written}
     return found | {name: _over_registered(name, body, registered) for name, body in written.items()}
 
 

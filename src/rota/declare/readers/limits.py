@@ -88,7 +88,7 @@ def drawn(written: WrittenDraws) -> tuple[Draw, ...]:
 def wrong_draws(written: WrittenDraws, capacities: Mapping[str, int]) -> list[Problem]:
     """Return the draws on pools that are not there, or that can never have room for them."""
     refused = [_wrong_draw(draw, path, capacities) for path, draw in written.items()]
-    return [one for one in refused if one is not None]
+    return [problem for problem in refused if problem is not None]
 
 
 def _wrong_draw(draw: Draw, path: KeyPath, capacities: Mapping[str, int]) -> Problem | None:
@@ -376,20 +376,20 @@ def wrong_estimates(
     if "" in estimates and len(names) > 1:
         message = f"is one number, and the job has {len(names)} accounts"
         return [Problem(message, "conflict", hint=ESTIMATE_HINT)]
-    found = []
+    problems = []
     for name in (name for name in estimates if name and name not in names):
         hint = did_you_mean(name, names, "name it under `budget:` too, or remove this line")
-        found.append(Problem("is not an account of this job", "budget_missing", at=(name,), hint=hint))
+        problems.append(Problem("is not an account of this job", "budget_missing", at=(name,), hint=hint))
     for name in (name for name in names if name in accounts):
         key = (name,) if name in estimates else ()
         try:
             estimate = estimate_for(accounts[name], estimates, names)
         except BadValue as error:
-            found += [problem.below(*key) for problem in error.problems]
+            problems += [problem.below(*key) for problem in error.problems]
             continue
         if too_dear(accounts[name], estimate):
-            found += _too_dear(accounts[name], estimate, at=key).problems
-    return found
+            problems += _too_dear(accounts[name], estimate, at=key).problems
+    return problems
 
 
 def estimate_for(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> int | None:
@@ -417,7 +417,7 @@ def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account],
     """Return the accounts of tokens or money without an estimate; `limited`: the agent has a limit of cost."""
     counted = [accounts[spend.account] for spend in spends if spend.estimate is None]
     unknown = (Unit.TOKENS,) if limited else (Unit.TOKENS, Unit.USD)
-    return [one.name for one in counted if one.estimate is None and one.unit in unknown]
+    return [account.name for account in counted if account.estimate is None and account.unit in unknown]
 
 
 def counting_notes(specs: Sequence[JobSpec]) -> list[str]:

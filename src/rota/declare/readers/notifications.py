@@ -92,15 +92,15 @@ def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
     shared = {
         name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private", "digest") if name in keys
     }
-    found = Target(OWN, channel, **{"on": usual_events(channel), **shared})
+    target = Target(OWN, channel, **{"on": usual_events(channel), **shared})
     if channel is Channel.COMMAND:
-        return replace(found, command=keys[channel])
+        return replace(target, command=keys[channel])
     if channel in CHATS:
-        return with_chat(found, keys[channel], token=keys.get("token", ""))
+        return with_chat(target, keys[channel], token=keys.get("token", ""))
     address, secret = keys[channel]
     if address:
-        ask(partial(read_address, allow_private=found.allow_private), address)
-    return replace(found, address=address, address_secret=secret)
+        ask(partial(read_address, allow_private=target.allow_private), address)
+    return replace(target, address=address, address_secret=secret)
 
 
 def read_notify(value: Any) -> WrittenNotify:
@@ -143,8 +143,8 @@ def _several(value: list[Any]) -> WrittenNotify:
                     own.append(replace(_read_own(item), name=OWN if not own else f"{OWN}-{len(own) + 1}"))
                 else:
                     names.setdefault(_read_name(item), index)
-        found = problems.rest = WrittenNotify(tuple(names.items()), tuple(own))
-    return found
+        notify = problems.rest = WrittenNotify(tuple(names.items()), tuple(own))
+    return notify
 
 
 def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list[Problem]:
@@ -242,13 +242,13 @@ def _read_on(value: Any) -> tuple[Event, ...]:
     items = value if isinstance(value, list) else [value]
     if not items:
         raise BadValue("is an empty list", hint=f"name some of {', '.join(EVENTS)}, or write `notify: none` in the job")
-    found = read_items(items, _read_event) if isinstance(value, list) else [_read_event(value)]
-    if Event.DIGEST in found:
+    events = read_items(items, _read_event) if isinstance(value, list) else [_read_event(value)]
+    if Event.DIGEST in events:
         raise BadValue("a digest has times of day", code="choice", hint='write `digest: "07:30"` beside `on`')
     for event, message in _SENT_OTHERWISE.items():
-        if event in found:
+        if event in events:
             raise BadValue(message, code="choice", hint="remove it")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(events))
 
 
 def _read_digest(value: Any) -> tuple[str, ...]:

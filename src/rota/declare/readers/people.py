@@ -110,22 +110,22 @@ def _scope(value: Any) -> str:
 
 def people_problems(http: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the keys about people, taken together."""
-    found = []
+    problems = []
     if "trusted_header" in http and not http.get("proxies"):
         hint = "add `proxies: [10.0.0.5]`, the address of the proxy as rota sees it"
-        found.append(Problem("needs `proxies`", "missing_value", at=("trusted_header",), hint=hint))
+        problems.append(Problem("needs `proxies`", "missing_value", at=("trusted_header",), hint=hint))
     if "oidc" in http and not http.get("public_url"):
         hint = "add `public_url: https://ops.example.net`; the provider sends browsers back to it"
-        found.append(Problem("needs `public_url`", "missing_value", at=("oidc",), hint=hint))
+        problems.append(Problem("needs `public_url`", "missing_value", at=("oidc",), hint=hint))
     alone = [key for key in ("proxies", "proxy_secret") if key in http and "trusted_header" not in http]
     hint = "add `trusted_header: X-Forwarded-User`, or remove this line"
     message = "has no effect without `trusted_header`"
-    found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
+    problems += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
     named = "trusted_header" in http or "oidc" in http
     alone = [key for key in ("people", "others") if key in http and not named]
     message = "has no effect without `trusted_header` or `oidc`"
-    found += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
-    return found
+    problems += [Problem(message, "no_effect", at=(key,), hint=hint) for key in alone]
+    return problems
 
 
 def people_notes(http: Http) -> list[str]:

@@ -61,11 +61,13 @@ def _read_entry(value: Any) -> _KeyringEntry:
 def placed(origins: Mapping[str, SecretOrigin], folder: str, place: Callable[..., str]) -> dict[str, SecretOrigin]:
     """Return origins whose paths are absolute; a program without a slash is searched in PATH."""
     found: dict[str, SecretOrigin] = {}
-    for name, one in origins.items():
-        if one.file:
-            found[name] = replace(one, file=place(one.file))
-        elif one.command:
-            found[name] = replace(one, command=(place(one.command[0], program=True), *one.command[1:]), cwd=folder)
+    for name, origin in origins.items():
+        if origin.file:
+            found[name] = replace(origin, file=place(origin.file))
+        elif origin.command:
+            found[name] = replace(
+                origin, command=(place(origin.command[0], program=True), *origin.command[1:]), cwd=folder
+            )
         else:
-            found[name] = one
+            found[name] = origin
     return found

@@ -351,7 +351,7 @@ def _split(text: str) -> tuple[str, ...]:
         hint = "put it into `env:`, or use `shell:`"
         raise BadValue(f"{shown(words[0])} sets a variable", code="needs_shell", hint=hint)
     back = re.compile("\ue000([0-9]+)\ue001")
-    return tuple(_word(back.sub(lambda found: kept[int(found[1])], word)) for word in words)
+    return tuple(_word(back.sub(lambda match: kept[int(match[1])], word)) for word in words)
 
 
 def _shell_character(text: str) -> str | None:
@@ -466,10 +466,10 @@ def by_mode(given: Mapping[str, timedelta | None]) -> ByMode:
         raise BadValue(NO_ACTIVE, code="missing_value", hint=f"write {_MAP}")
     active = given[Mode.ACTIVE]
     idle = given.get(Mode.IDLE, active)
-    found = ByMode(active, idle, given.get(Mode.DORMANT, idle))
-    if found == ByMode(None, None, None):
+    mode = ByMode(active, idle, given.get(Mode.DORMANT, idle))
+    if mode == ByMode(None, None, None):
         raise BadValue("is never in all modes", hint="remove the interval to start the job only by hand")
-    return found
+    return mode
 
 
 def one_interval(keys: dict[str, Any]) -> None:

@@ -46,9 +46,9 @@ def read_work_source(value: Any) -> WorkSource:
         if kinds == [SourceKind.GITHUB]:
             problems.add(*_wrong_github(value, keys, problems))
     kind = kinds[0]
-    found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
-    found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
-    return _with_keys(found, keys)
+    work_source = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
+    work_source = replace(work_source, attempts=keys.pop("attempts", _USUAL.attempts))
+    return _with_keys(work_source, keys)
 
 
 _USUAL = WorkSource(SourceKind.HTTP, "")
@@ -63,11 +63,11 @@ def _read_label(value: Any) -> str:
 
 def _read_secret(value: Any) -> EnvValue:
     """Return a secret by its name; the value itself has no place in a file."""
-    found = read_env_value(value)
-    if found.secret is None:
+    env = read_env_value(value)
+    if env.secret is None:
         hint = "write {secret: NAME}: name secrets, do not write them into the file"
         raise BadValue("is a literal secret", hint=hint)
-    return found
+    return env
 
 
 def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
@@ -134,7 +134,7 @@ def write_work_source(source: WorkSource, place: Callable[[str], str]) -> dict[s
     """Return the keys of a work source; `place` writes a path as the file would."""
     written = place(source.place) if source.kind is SourceKind.DIRECTORY else source.place
     keys: dict[str, Any] = {source.kind.value: written}
-    values = {one.name: one.written for one in source.values}
+    values = {env.name: env.written for env in source.values}
     if source.kind is SourceKind.RUN:
         keys |= {"options": {**source.options, **values}} if source.options or values else {}
     elif source.kind is SourceKind.HTTP:

@@ -70,7 +70,7 @@ class Briefing:
             told = {"session_over": over}
             brief = replace(brief, session=None)
         if brief.answers:
-            told |= {questions_transactions.READ: [one.number for one in brief.answers]}
+            told |= {questions_transactions.READ: [answer.number for answer in brief.answers]}
         if told:
             await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
         return claimed._replace(brief=brief)
@@ -196,8 +196,8 @@ def _answered(db: Database, claimed: Claimed, *, work: AgentWork, worker_id: str
     run = runs.run_by_id(db, claimed.run.id)
     continued = None if run is None else questions_transactions.origin(db, run)
     if run is None or continued is None:
-        asked = questions.unread(db, claimed.run.job_id)
-        return replace(claimed.brief, answers=tuple(map(_person_answer, asked)))
+        question_list = questions.unread(db, claimed.run.job_id)
+        return replace(claimed.brief, answers=tuple(map(_person_answer, question_list)))
     answers = tuple(map(_person_answer, questions.for_run(db, continued.id)))
     brief = replace(claimed.brief, answers=answers)
     session = AgentSession(**continued.decisions[questions_transactions.CONTINUES]["session"])

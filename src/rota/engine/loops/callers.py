@@ -57,12 +57,12 @@ class Callers:
         line = self._store.read(partial(read_line, holder=self._holder))
         for call in line.calls:
             self._watch(call.id, call.caller)
-        for one in line.started:
-            self._watch(one.id, one.caller)
-            if one.cancel_requested_at is not None:
-                self._stop(one.id)
-        self._free_handed_back({one.id for one in line.started})
-        self._forget({call.id for call in line.calls} | {one.id for one in line.started})
+        for direct_call in line.started:
+            self._watch(direct_call.id, direct_call.caller)
+            if direct_call.cancel_requested_at is not None:
+                self._stop(direct_call.id)
+        self._free_handed_back({direct_call.id for direct_call in line.started})
+        self._forget({call.id for call in line.calls} | {direct_call.id for direct_call in line.started})
 
     async def dismiss(self) -> None:
         """Dismiss the waiting callers, since the scheduler stops. They find their row gone and report it.
@@ -122,5 +122,5 @@ class Callers:
 
 def read_line(db: Database, *, holder: ClaimOwner) -> CallerQueue:
     """Return the direct calls that concern a process: those it carries, and those that wait on its machine."""
-    started = tuple(one for one in direct_calls.unfinished(db) if one.holder == holder.epoch)
+    started = tuple(direct_call for direct_call in direct_calls.unfinished(db) if direct_call.holder == holder.epoch)
     return CallerQueue(tuple(call for call in direct_calls.calls(db) if not holder.elsewhere(call.caller)), started)

@@ -84,7 +84,7 @@ class _Keepers:
 
     def launcher(self) -> Launcher:
         """Return what launches in them; one that holds an outcome is used if this transaction has written that."""
-        usable = [one for one in self._reserved if one not in self._ending or self._ending[one].written]
+        usable = [process for process in self._reserved if process not in self._ending or self._ending[process].written]
 
         def launch(claimed: Claimed) -> Launched | None:
             launched = self._processes.launch_reserved(claimed, usable[-1]) if usable else None
@@ -98,7 +98,7 @@ class _Keepers:
         """Give back those that the claim did not use."""
         if self._reserved:
             used = {one.launched.identity for one in taken if one.launched is not None}
-            self._processes.release([one for one in self._reserved if one not in used], claimed=claimed)
+            self._processes.release([process for process in self._reserved if process not in used], claimed=claimed)
 
 
 class Claimer:

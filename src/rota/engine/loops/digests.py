@@ -24,10 +24,10 @@ class DigestWriter:
     async def round(self) -> datetime | None:
         """Write what is due; return the time of the next digest."""
         now = self._clock.now()
-        found = self._store.read(partial(plan, now=now))
-        if self._build is not None and (found.due or found.new):
+        digest_plan = self._store.read(partial(plan, now=now))
+        if self._build is not None and (digest_plan.due or digest_plan.new):
             written = await self._store.submit(partial(write_due, build=self._build, now=now))
             if written:
                 log.info("digests written", count=written)
                 self._written()
-        return found.next_at
+        return digest_plan.next_at

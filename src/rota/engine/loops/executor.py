@@ -235,7 +235,7 @@ class Executor:
     def detach(self) -> None:
         """Leave processes and reserved slots to the next scheduler, and processes that are just starting too."""
         self._detaching = True
-        for run_id in [run_id for run_id, one in self.carried.items() if one.process is not None or one.reserved]:
+        for run_id in [run_id for run_id, run in self.carried.items() if run.process is not None or run.reserved]:
             self._detach(run_id)
 
     def _detach(self, run_id: str) -> None:
@@ -324,9 +324,9 @@ class Executor:
             at = needed.at.isoformat() if needed.at else None
             runs.note_decisions(db, claimed.run.id, {"poll": {"at": at}})
             return needed
-        asked = _asked(db, claimed.run.id)
-        if asked is not None:
-            self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+        reason = _asked(db, claimed.run.id)
+        if reason is not None:
+            self._finish(db, claimed, Outcome(Status.CANCELLED, reason))
             return None
         epoch = self._holder.epoch
         if runs.release_run(db, claimed.run.id, epoch=epoch, waiting_for=WaitingFor.POLL, not_before=None):
@@ -419,9 +419,9 @@ class Executor:
         def release(db: Database) -> bool:
             if claimed.call is not None:
                 return put_back(db, claimed.call, epoch=self._holder.epoch, now=self._clock.now())
-            asked = _asked(db, claimed.run.id)
-            if asked is not None:
-                return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            reason = _asked(db, claimed.run.id)
+            if reason is not None:
+                return self._finish(db, claimed, Outcome(Status.CANCELLED, reason))
             now = self._clock.now()
             agents.put_back(db, claimed.run.id, now=now)
             released = runs.release_run(
@@ -449,8 +449,8 @@ class Executor:
         """End a dispatched run that never started; a stored wish to cancel it comes first."""
 
         def end(db: Database) -> bool:
-            asked = _asked(db, claimed.run.id)
-            return self._finish(db, claimed, outcome if asked is None else Outcome(Status.CANCELLED, asked))
+            reason = _asked(db, claimed.run.id)
+            return self._finish(db, claimed, outcome if reason is None else Outcome(Status.CANCELLED, reason))
 
         if outcome.status is Status.FAILED:
             log.info("run failed", run=claimed.run.handle, reason=outcome.reason, error=outcome.error)
@@ -586,6 +586,6 @@ def no_agents_running(db: Database, claimed: Claimed) -> bool:
 
 def budget_left(db: Database, claimed: Claimed, *, clock: Clock) -> bool:
     """Return whether all accounts of the job, and the windows of its agent, have room for a run of it."""
-    found = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
+    charge_list = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
     agent = claimed.spec.work.agent
-    return all(charge.fits for charge in found) and not (agent is not None and full(db, agent, now=clock.now()))
+    return all(charge.fits for charge in charge_list) and not (agent is not None and full(db, agent, now=clock.now()))

@@ -203,8 +203,8 @@ def _follow(db: Database, *, back: timedelta, holder: ClaimOwner, allowed: bool,
 
 
 def _keeps_time(db: Database, holder: ClaimOwner) -> bool:
-    found = processes.others_that_fire(db, worker_id=holder.worker_id)
-    others = [Firing(one.epoch, one.identity.boot_id) for one in found]
+    open_processes = processes.others_that_fire(db, worker_id=holder.worker_id)
+    others = [Firing(process.epoch, process.identity.boot_id) for process in open_processes]
     return keeps_time(Firing(holder.epoch, holder.identity.boot_id), others)
 
 

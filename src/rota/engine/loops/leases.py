@@ -199,7 +199,11 @@ def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> L
     for one in waiting:
         action = Recovery.FAIL_LOST if lost_too_often(one.losses) else Recovery.REQUEUE
         resolve_dispatched(db, owned=one, action=action, now=now)
-    calls = [Finished(one.id, "", outcome) for one in calls_table.unfinished(db) if one.holder == epoch]
+    calls = [
+        Finished(direct_call.id, "", outcome)
+        for direct_call in calls_table.unfinished(db)
+        if direct_call.holder == epoch
+    ]
     direct_calls.record_calls(db, calls, epoch=epoch, now=now)
     for call in calls_table.calls(db):
         if call.epoch == epoch:
@@ -210,8 +214,12 @@ def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> L
 def dismiss_unheard(db: Database, *, now: datetime) -> None:
     """Remove waiting callers of machines without a worker: no process there can see whether they live."""
     at = processes.server_now(db)
-    living = [one for one in processes.open_processes(db) if one.lease_until is not None and one.lease_until >= at]
-    boots = {one.identity.boot_id for one in living}
+    living = [
+        process
+        for process in processes.open_processes(db)
+        if process.lease_until is not None and process.lease_until >= at
+    ]
+    boots = {process.identity.boot_id for process in living}
     for call in calls_table.calls(db):
         if call.slot is None and call.caller.boot_id not in boots:
             direct_calls.withdraw(db, call.id, now=now)

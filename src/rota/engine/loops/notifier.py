@@ -91,16 +91,19 @@ class Deliveries:
 
     def _take_due(self, db: Database, *, now: datetime) -> list[Delivery]:
         counted = Counter(endpoint for endpoint, _ in self._sending.values())
-        taken: list[Delivery] = []
-        for one in notifications.due(db, now=now, busy=self._busy(), limit=MAX_SENDING):
-            target = _target(db, one)
-            if counted[one.endpoint] >= MAX_SENDING_PER_ENDPOINT or len(self._sending) + len(taken) >= MAX_SENDING:
+        deliveries: list[Delivery] = []
+        for delivery in notifications.due(db, now=now, busy=self._busy(), limit=MAX_SENDING):
+            target = _target(db, delivery)
+            if (
+                counted[delivery.endpoint] >= MAX_SENDING_PER_ENDPOINT
+                or len(self._sending) + len(deliveries) >= MAX_SENDING
+            ):
                 continue
             until = now + LEASE + (target.timeout if target is not None else timedelta())
-            if notifications.take(db, one.id, now=now, until=until):
-                counted[one.endpoint] += 1
-                taken.append(one)
-        return taken
+            if notifications.take(db, delivery.id, now=now, until=until):
+                counted[delivery.endpoint] += 1
+                deliveries.append(delivery)
+        return deliveries
 
     async def finish(self, within: timedelta = FINISH_TIMEOUT) -> None:
         """Send what is due before the process ends; what takes longer is left to the next one."""
@@ -167,10 +170,10 @@ def _letter(db: Database, *, delivery: Delivery, now: datetime) -> Message | Del
     target = _target(db, delivery)
     if target is None:
         return NO_TARGET
-    known = notifications.endpoint(db, target.endpoint)
-    if known.disabled_at is not None:
+    endpoint = notifications.endpoint(db, target.endpoint)
+    if endpoint.disabled_at is not None:
         hint = f"`rota notify enable {target.name}` enables it"
-        return DeliveryResult(ok=False, error=f"the target is disabled: {known.error}; {hint}", hopeless=True)
+        return DeliveryResult(ok=False, error=f"the target is disabled: {endpoint.error}; {hint}", hopeless=True)
     if delivery.payload:
         return Message(delivery.id, target, delivery.payload, at=now)
     run = runs.run_by_id(db, delivery.run_id or "")

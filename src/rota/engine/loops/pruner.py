@@ -88,15 +88,15 @@ class Pruner:
         if self._rows:
             await self._retire_expired(now)
             await self._count_past()
-        found = self._store.read(jobs.all_jobs)
+        job_list = self._store.read(jobs.all_jobs)
         if not self._rows:
-            return await self._prune_output({job.id: job.spec.retention for job in found}, now)
-        rows = await self._prune_rows(found, now)
+            return await self._prune_output({job.id: job.spec.retention for job in job_list}, now)
+        rows = await self._prune_rows(job_list, now)
         if rows and not self._stays:
             return rows
         if rows or not self._stays:
             await self._prune_groups(now)
-        removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        removed = await self._prune_output({job.id: job.spec.retention for job in job_list}, now)
         retention = self._settings.retention
         if retention.runs is not None:
             before = now - retention.runs
@@ -114,7 +114,7 @@ class Pruner:
             before = now - retention.output
             prune = partial(run_queries.prune, before=before, limit=PIECES_A_BATCH)
             await self._prune_batches(partial(run_queries.old, before=before), prune)
-        await self._prune_results(found, now)
+        await self._prune_results(job_list, now)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed
@@ -305,8 +305,8 @@ def _known(db: Database, *, run_ids: Sequence[str]) -> dict[str, OutputOwner]:
 
 def output_folders(state: Path) -> list[Folder]:
     """Return the output folders of all runs, oldest first."""
-    found = [path for path in (state / RUNS).glob("*/*") if is_id(path.name.removeprefix(REMOVED))]
-    return [Folder(path, _size(path)) for path in sorted(found, key=lambda path: path.name)]
+    paths = [path for path in (state / RUNS).glob("*/*") if is_id(path.name.removeprefix(REMOVED))]
+    return [Folder(path, _size(path)) for path in sorted(paths, key=lambda path: path.name)]
 
 
 def _size(folder: Path) -> int:
@@ -343,8 +343,8 @@ def choose_output(
 
 
 def _removable(folder: Folder, known: Mapping[str, OutputOwner], now: datetime) -> bool:
-    kept = known.get(folder.run_id)
-    return kept.finished if kept else now - created_at(folder.run_id) > YOUNG
+    owner = known.get(folder.run_id)
+    return owner.finished if owner else now - created_at(folder.run_id) > YOUNG
 
 
 def _too_old(
@@ -355,10 +355,10 @@ def _too_old(
     default: Retention,
     now: datetime,
 ) -> bool:
-    kept = known.get(folder.run_id)
-    if kept is None:
+    owner = known.get(folder.run_id)
+    if owner is None:
         return True
-    age = (retention.get(kept.job_id, default) if kept.job_id else default).output
+    age = (retention.get(owner.job_id, default) if owner.job_id else default).output
     return age is not None and now - created_at(folder.run_id) > age
 
 

@@ -141,8 +141,10 @@ class WorkReporter:
 
 
 def _take_due(db: Database, *, now: datetime, limit: int) -> list[Claim]:
-    found = work_items.due(db, now=now, limit=limit)
-    return [one for one in found if work_items.take(db, one.claim, now=now, until=now + one.source.timeout + LEASE)]
+    claims = work_items.due(db, now=now, limit=limit)
+    return [
+        claim for claim in claims if work_items.take(db, claim.claim, now=now, until=now + claim.source.timeout + LEASE)
+    ]
 
 
 def _deliver(source: Source, claim: Claim) -> None:
@@ -263,12 +265,12 @@ class ThreadedSources:
 
         A source with secrets that a program or a file holds reads them when it is called, in the thread of the call.
         """
-        if any(one.secret in self._secrets.origins() for one in wanted.values):
+        if any(env.secret in self._secrets.origins() for env in wanted.values):
             return _LateSource(partial(self._made, wanted))
         return self._made(wanted)
 
     def _made(self, wanted: WorkSource) -> Source:
-        values = {one.name: self._value(one) for one in wanted.values}
+        values = {env.name: self._value(env) for env in wanted.values}
         classes = self._classes()
         key = (wanted.key, tuple(sorted(values.items())), id(classes.get(wanted.place)))
         if key in self._kept:

@@ -78,17 +78,17 @@ class Workspaces:
     async def sweep(self) -> int:
         """Look at the worktrees of runs that have ended: keep what holds work, remove the rest; return how many."""
         await self._forget_removed()
-        found = [left for left in self._store.read(work_items.left_worktrees) if self._ours(left.worktree)]
-        for left in found:
+        worktrees = [left for left in self._store.read(work_items.left_worktrees) if self._ours(left.worktree)]
+        for left in worktrees:
             faults.point("workspace.found")
             await self._clear(left)
-        return len(found)
+        return len(worktrees)
 
     async def _forget_removed(self) -> None:
         """Forget worktrees that were removed by hand; once in the life of this process."""
-        kept = [] if self._forgot or self._shared else self._store.read(work_items.kept_worktrees)
+        worktrees = [] if self._forgot or self._shared else self._store.read(work_items.kept_worktrees)
         self._forgot = True
-        for tree in kept:
+        for tree in worktrees:
             if not await asyncio.to_thread(os.path.lexists, tree.path):
                 await self._store.submit(partial(work_items.forget_worktree, worktree=tree))
 
@@ -110,13 +110,15 @@ class Workspaces:
         await self._clear_earlier(claimed.run.id)
         place = await asyncio.to_thread(git.locate, self._folder(claimed))
         taken = await asyncio.to_thread(git.branches, place.repository, BRANCHES)
-        made = self._named(claimed, place, taken)
-        told = {"kind": Workspace.WORKTREE.value, "path": made.path, "branch": made.branch, "base": place.base}
-        await self._note(claimed, told, further=partial(work_items.store_worktree, worktree=made))
+        worktree = self._named(claimed, place, taken)
+        told = {"kind": Workspace.WORKTREE.value, "path": worktree.path, "branch": worktree.branch, "base": place.base}
+        await self._note(claimed, told, further=partial(work_items.store_worktree, worktree=worktree))
         faults.point("workspace.noted")
-        await _to_the_end(partial(git.make, made.repository, made.path, branch=made.branch, base=made.base))
+        await _to_the_end(
+            partial(git.make, worktree.repository, worktree.path, branch=worktree.branch, base=worktree.base)
+        )
         faults.point("workspace.made")
-        return _below(made.path, place.below), made.branch
+        return _below(worktree.path, place.below), worktree.branch
 
     def _folder(self, claimed: Claimed) -> str:
         work, folder = claimed.spec.work, run_folder(self._settings.state, claimed.run.id)
@@ -142,9 +144,9 @@ class Workspaces:
         await self._store.submit(note)
 
     async def _clear_earlier(self, run_id: str) -> None:
-        for found in self._store.read(partial(work_items.unused_worktrees, run_id=run_id)):
-            if self._ours(found):
-                await self._clear(LeftWorktree(found, None))
+        for worktree in self._store.read(partial(work_items.unused_worktrees, run_id=run_id)):
+            if self._ours(worktree):
+                await self._clear(LeftWorktree(worktree, None))
 
     def _ours(self, tree: Worktree) -> bool:
         """Return whether a worktree is on this machine: no two have the same name, on whichever machine."""
@@ -180,8 +182,8 @@ def _judge(left: LeftWorktree) -> str | None:
     if not os.path.isdir(tree.repository):
         return "its repository is gone" if os.path.lexists(tree.path) else None
     if os.path.lexists(tree.path):
-        found = git.look(*where, branch=tree.branch, base=tree.base)
-        why = why_kept(left.status, commits=found.commits, changes=found.changes)
+        look = git.look(*where, branch=tree.branch, base=tree.base)
+        why = why_kept(left.status, commits=look.commits, changes=look.changes)
         if why is not None:
             return why
     git.remove(*where, branch=tree.branch, base=tree.base)

@@ -111,10 +111,10 @@ def write_worker(state: Path, worker_id: str) -> None:
 def file_identity(path: Path) -> tuple[int, int] | None:
     """Return which file a name leads to, None for none: another one in its place is not the one that was opened."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return (found.st_dev, found.st_ino)
+    return (stat.st_dev, stat.st_ino)
 
 
 class Life:

@@ -221,11 +221,11 @@ def _free_name(db: Database, asked: str | None, current: str, worker_id: str) ->
     if asked is None and current:
         return current
     name = asked or default_name(socket.gethostname())
-    taken = processes.worker_by_name(db, name)
-    if taken is None or taken.id == worker_id:
+    worker = processes.worker_by_name(db, name)
+    if worker is None or worker.id == worker_id:
         return name
     if asked is not None:
-        raise WorkerNameTaken(name, host=taken.host, state=taken.state)
+        raise WorkerNameTaken(name, host=worker.host, state=worker.state)
     number = 2
     while processes.worker_by_name(db, f"{name}-{number}") is not None:
         number += 1
@@ -242,8 +242,8 @@ def dead_epochs(db: Database, *, state: Path, own: int, worker_id: str) -> list[
 
 
 def _living(db: Database, *, dead: list[int], holder: ClaimOwner) -> tuple[processes.OpenProcess, ...]:
-    found = [process for process in processes.open_processes(db) if process.worker_id == holder.worker_id]
-    return tuple(process for process in found if process.epoch not in {*dead, holder.epoch})
+    open_processes = [process for process in processes.open_processes(db) if process.worker_id == holder.worker_id]
+    return tuple(process for process in open_processes if process.epoch not in {*dead, holder.epoch})
 
 
 def _lost_any(db: Database, *, dead: list[int]) -> bool:

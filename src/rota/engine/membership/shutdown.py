@@ -44,7 +44,7 @@ def wanted_stop(mode: StopMode, within: float | None, *, scheduler: SchedulerSet
 
 def fitting(stop: Stop, engine: Engine) -> Stop:
     """Return a stop without the time limit of agents, if none runs."""
-    return stop if any(one.agent for one in engine.executor.carried.values()) else replace(stop, agents=None)
+    return stop if any(run.agent for run in engine.executor.carried.values()) else replace(stop, agents=None)
 
 
 class Stopping:
@@ -108,7 +108,7 @@ class Stopping:
             return True
         if not self._wishes.empty() or first == last:
             return False
-        over = [run_id for run_id, one in carried.items() if one.agent is (stop.agents == first)]
+        over = [run_id for run_id, run in carried.items() if run.agent is (stop.agents == first)]
         for run_id in over:
             engine.executor.stop(run_id)
         self.ended += len(over)
@@ -132,7 +132,7 @@ class Stopping:
         at_once = at_once or not self._wishes.empty()
         while not self._wishes.empty():
             self._wishes.get_nowait()
-        self.ended += sum(not one.stopping for one in executor.carried.values())
+        self.ended += sum(not run.stopping for run in executor.carried.values())
         for run_id in list(executor.carried):
             executor.stop(run_id, at_once=at_once)
         patience = STORAGE_PATIENCE

@@ -99,19 +99,19 @@ class ProviderAnswer(Struct, frozen=True):
 
 def note_answers(db: Database, answered: Iterable[ProviderAnswer], *, now: datetime) -> None:
     """Store the windows that were reported, hold the providers that refused, and forget earlier refusals."""
-    for one in answered:
-        if one.outcome.windows and one.outcome.provider is not None:
-            note_windows(db, one.outcome.provider, one.outcome.windows, at=one.at)
-        if one.outcome.status is Status.FAILED and one.outcome.reason in HOLDING:
-            _hold(db, one, now=now)
-        elif one.outcome.status is Status.COMPLETED:
-            _forget(db, one)
+    for answer in answered:
+        if answer.outcome.windows and answer.outcome.provider is not None:
+            note_windows(db, answer.outcome.provider, answer.outcome.windows, at=answer.at)
+        if answer.outcome.status is Status.FAILED and answer.outcome.reason in HOLDING:
+            _hold(db, answer, now=now)
+        elif answer.outcome.status is Status.COMPLETED:
+            _forget(db, answer)
 
 
 def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
     outcome, provider = refused.outcome, refused.outcome.provider
     assert provider is not None, "only ends of agents come here"
-    known = queue.hold_of(db, provider)
+    provider_hold = queue.hold_of(db, provider)
     refusal = Refusal(
         refused.began_at,
         refused.at,
@@ -120,8 +120,8 @@ def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
         refused.run_id,
         AgentProblem(str(outcome.reason)),
     )
-    hold = hold_after(known, refusal, provider=provider)
-    if hold == known or hold.until is None:
+    hold = hold_after(provider_hold, refusal, provider=provider)
+    if hold == provider_hold or hold.until is None:
         return
     queue.put_hold(db, hold)
     audit.insert_event(
@@ -131,9 +131,9 @@ def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
 
 def _forget(db: Database, done: ProviderAnswer) -> None:
     provider = done.outcome.provider
-    known = None if provider is None else queue.hold_of(db, provider)
-    if known is not None and forgets(known, began_at=done.began_at):
-        queue.forget_hold(db, known.provider)
+    provider_hold = None if provider is None else queue.hold_of(db, provider)
+    if provider_hold is not None and forgets(provider_hold, began_at=done.began_at):
+        queue.forget_hold(db, provider_hold.provider)
 
 
 def note_check(db: Database, hold: ProviderHold, *, works: bool, now: datetime) -> bool:

@@ -38,8 +38,8 @@ def look(db: Database, find: FindItems, *, together: timedelta, now: datetime) -
     if not hears:
         return Changes(deleted=tuple(noted))
     earlier = {topic: [item.mark] for topic, item in noted.items()}
-    for topic, one in seen.items():
-        earlier.setdefault(topic, []).insert(0, one.sign)
+    for topic, acknowledgement in seen.items():
+        earlier.setdefault(topic, []).insert(0, acknowledgement.sign)
     items = [_item(found, mark_after(found, earlier.get(found.topic, ())), now=now) for found in find(db, now)]
     marks = {topic: item.mark for topic, item in noted.items()} | {item.topic: item.mark for item in items}
     acknowledged = {topic for topic, mark in marks.items() if topic in seen and seen[topic].sign == mark}
@@ -98,8 +98,10 @@ def _has_question(db: Database, target: Target, item: NotedItem) -> bool:
     number = item.name.removeprefix("question ")
     if item.kind is ItemKind.APPROVAL:
         job = jobs.job_by_name(db, item.name)
-        asked = [] if job is None else questions.newest(db, state=None, job_id=job.id, below=None, limit=QUESTIONS_READ)
-        number = next((str(one.number) for one in asked if one.subject is Subject.PROPOSAL), "")
+        question_list = (
+            [] if job is None else questions.newest(db, state=None, job_id=job.id, below=None, limit=QUESTIONS_READ)
+        )
+        number = next((str(question.number) for question in question_list if question.subject is Subject.PROPOSAL), "")
     sent = chats.about(db, target.bot, target.address, kind=ChatKind.QUESTION, subject=number)
     return any(message.state is not ChatState.FAILED for message in sent)
 

@@ -66,11 +66,13 @@ def reserve(db: Database, run_id: str, spec: JobSpec, *, job_id: str, epoch: int
     if not budgets.at_gate(db, run_id, epoch=epoch):
         return Admit()  # it is no longer ours, which its start finds out
     budgets.release(db, [run_id])
-    found = charges(db, spec, job_id=job_id, now=now)
-    verdict = judge(found)
-    if isinstance(verdict, Admit) and not _take_all(db, run_id, found, job_id=job_id):
-        verdict = judge([replace(one, settled=one.account.limit) for one in found])  # another run was faster
-    runs.note_decisions(db, run_id, {"budget": _told(found, verdict, now)})
+    charge_list = charges(db, spec, job_id=job_id, now=now)
+    verdict = judge(charge_list)
+    if isinstance(verdict, Admit) and not _take_all(db, run_id, charge_list, job_id=job_id):
+        verdict = judge(
+            [replace(charge, settled=charge.account.limit) for charge in charge_list]
+        )  # another run was faster
+    runs.note_decisions(db, run_id, {"budget": _told(charge_list, verdict, now)})
     faults.point("budget.reserved")
     return verdict
 
@@ -122,8 +124,8 @@ def refuse_exceeded(db: Database, spec: JobSpec, *, job_id: str, now: datetime) 
     for charge in charges(db, spec, job_id=job_id, now=now):
         if charge.answer in ("wait", "skip"):
             raise exceeded(charge)
-    if spec.work.agent is not None and (found := full(db, spec.work.agent, now=now)):
-        last = max(found, key=lambda one: one.resets_at)
+    if spec.work.agent is not None and (windows := full(db, spec.work.agent, now=now)):
+        last = max(windows, key=lambda window: window.resets_at)
         raise BudgetExceeded(last.budget.name, f"has no room: {say_full(last)}", reopens=iso(last.resets_at))
 
 
@@ -169,19 +171,19 @@ def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None
 
     Runs that wait for the room that this leaves are released.
     """
-    ended = {one.run_id: one for one in gone}
+    ended = {spender.run_id: spender for spender in gone}
     freed: set[str] = set()
-    for one in budgets.held(db, list(ended)):
-        end = ended[one.run_id]
+    for amount in budgets.held(db, list(ended)):
+        end = ended[amount.run_id]
         usage = end.usage if end.started else None
-        estimate = one.estimate if end.started else None
-        found = settle_at(one.unit, usage, estimate=estimate, reserved=one.reserved, spent=one.spent)
-        if found.amount or end.started:
-            budgets.settle(db, one, settled=found.amount, measured=found.measured, now=now)
+        estimate = amount.estimate if end.started else None
+        settlement = settle_at(amount.unit, usage, estimate=estimate, reserved=amount.reserved, spent=amount.spent)
+        if settlement.amount or end.started:
+            budgets.settle(db, amount, settled=settlement.amount, measured=settlement.measured, now=now)
         else:
-            budgets.drop(db, one)
-        if found.amount < one.reserved:
-            freed.add(one.account)
+            budgets.drop(db, amount)
+        if settlement.amount < amount.reserved:
+            freed.add(amount.account)
     if freed and budgets.anybody_waits(db):
         for account in budgets.named_accounts(db, freed).values():
             _release_fitting(db, account, now=now)
@@ -190,11 +192,11 @@ def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None
 def _release_fitting(db: Database, account: Account, *, now: datetime) -> None:
     filled = budgets.find_window(db, account, window_of(account.per, account.timezone, now))
     room = account.limit - (filled.used if filled else 0)
-    for one in budgets.waiting(db, account.name, limit=RELEASE_LIMIT):
-        if one.estimate > room:
+    for waiter in budgets.waiting(db, account.name, limit=RELEASE_LIMIT):
+        if waiter.estimate > room:
             return
-        room -= one.estimate
-        run_queries.release(db, one.run_id)
+        room -= waiter.estimate
+        run_queries.release(db, waiter.run_id)
 
 
 def declare(
@@ -215,8 +217,8 @@ def declare(
         _release_subscribers(db, None)
     for name, account in accounts.items():
         if name in before and before[name].account != account:
-            for one in budgets.waiting(db, name, limit=ALL_WAITING_LIMIT):
-                run_queries.release(db, one.run_id)
+            for waiter in budgets.waiting(db, name, limit=ALL_WAITING_LIMIT):
+                run_queries.release(db, waiter.run_id)
 
 
 def full(db: Database, work: AgentWork, *, now: datetime) -> list[FullWindow]:
@@ -230,22 +232,26 @@ def full(db: Database, work: AgentWork, *, now: datetime) -> list[FullWindow]:
 
 def pass_windows(db: Database, run_id: str, work: AgentWork, *, now: datetime) -> Admission:
     """Return whether the windows of its subscription have room for a run of an agent; note the decision."""
-    found = full(db, work, now=now)
-    runs.note_decisions(db, run_id, {"subscription": decision(found, work.provider, now=now)})
-    return judge_windows(found)
+    windows = full(db, work, now=now)
+    runs.note_decisions(db, run_id, {"subscription": decision(windows, work.provider, now=now)})
+    return judge_windows(windows)
 
 
 def note_windows(db: Database, provider: str, windows: Iterable[SubscriptionWindow], *, at: datetime) -> None:
     """Store the windows that a run reported; release runs that waited for a window with more room now."""
     subscription = subscription_of(provider)
-    known = {one.name: one for one in budgets.subscription_windows(db) if one.provider == subscription}
+    known = {
+        stored_window.name: stored_window
+        for stored_window in budgets.subscription_windows(db)
+        if stored_window.provider == subscription
+    }
     relieved = False
-    for one in windows:
-        used = None if one.used is None else round(one.used * MILLION)
-        stored = known.get(one.name)
-        if used is None and stored is not None and stored.resets_at == one.resets_at:
+    for subscription_window in windows:
+        used = None if subscription_window.used is None else round(subscription_window.used * MILLION)
+        stored = known.get(subscription_window.name)
+        if used is None and stored is not None and stored.resets_at == subscription_window.resets_at:
             used = stored.used  # the same window: it is at least as full as before
-        window = StoredWindow(subscription, one.name, used, one.resets_at, at)
+        window = StoredWindow(subscription, subscription_window.name, used, subscription_window.resets_at, at)
         relieved = relieved or relieves(stored, window)
         budgets.put_subscription_window(db, window)
     if relieved and budgets.anybody_waits(db):

@@ -63,10 +63,10 @@ def _done(db: Database, desk: Desk, event: Incoming, request: Request, *, now: d
                 raise InvalidValue(UNKNOWN_BUTTON)
             return desk.press(db, pressed, index, person=person, now=now)
         case ReplyTo(message, text):
-            found = chats.message_of(db, target.bot, event.chat, message) or desk.quoted(db, target, event.quote)
-            if found is None:
+            chat_message = chats.message_of(db, target.bot, event.chat, message) or desk.quoted(db, target, event.quote)
+            if chat_message is None:
                 raise InvalidValue(UNKNOWN_MESSAGE)
-            return desk.reply(db, found, text, person=person, now=now)
+            return desk.reply(db, chat_message, text, person=person, now=now)
 
 
 def refuse(db: Database, event: Incoming, request: Request, text: str, *, now: datetime) -> str | None:

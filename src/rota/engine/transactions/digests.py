@@ -46,13 +46,13 @@ def plan(db: Database, *, now: datetime) -> DigestPlan:
 
 def write_due(db: Database, build: BuildDigest, *, now: datetime) -> int:
     """Store the due digests and that they are written; return their number. A new target begins now."""
-    found, last = plan(db, now=now), digests.last_digests(db)
-    for target in found.due:
+    digest_plan, last = plan(db, now=now), digests.last_digests(db)
+    for target in digest_plan.due:
         since = max(last[target.name], now - LONGEST_DIGEST)
         payload = {"event": Event.DIGEST.value, "id": new_id(now), "at": iso(now), **build(db, since, now)}
         subject = f"digest:{iso(now)}"
         notifications.insert_message(db, target, Event.DIGEST, subject=subject, payload=payload, now=now)
-    if found.due or found.new:
-        begun = {target.name: now for target in found.due} | dict.fromkeys(found.new, now)
+    if digest_plan.due or digest_plan.new:
+        begun = {target.name: now for target in digest_plan.due} | dict.fromkeys(digest_plan.new, now)
         digests.set_last_digests(db, {**last, **begun})
-    return len(found.due)
+    return len(digest_plan.due)

@@ -158,8 +158,8 @@ def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
     """Give up a place, or ask for the end of a call that has started; return whether anything was left to give up."""
     call = direct_calls.call_by_id(db, call_id)
     if call is None:
-        found = direct_calls.direct_by_id(db, call_id)
-        if found is not None and found.reserves:
+        direct_call = direct_calls.direct_by_id(db, call_id)
+        if direct_call is not None and direct_call.reserves:
             return finish(db, call_id, GIVEN_UP, epoch=None, now=now)
         return direct_calls.ask_cancel(db, call_id, now=now)
     if call.epoch is not None:
@@ -174,8 +174,8 @@ def caller_ended(db: Database, call_id: str, *, now: datetime) -> bool:
 
     Return whether the call was not over.
     """
-    found = direct_calls.direct_by_id(db, call_id)
-    if found is not None and found.reserves:
+    direct_call = direct_calls.direct_by_id(db, call_id)
+    if direct_call is not None and direct_call.reserves:
         return finish(db, call_id, CALLER_ENDED, epoch=None, now=now)
     return withdraw(db, call_id, now=now)
 
@@ -184,23 +184,23 @@ def finish(
     db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, now: datetime, kept: bool = False
 ) -> bool:
     """End a call that has started, and give its pools back, unless a thread of it still runs. It is never retried."""
-    found = direct_calls.direct_by_id(db, call_id)
+    direct_call = direct_calls.direct_by_id(db, call_id)
     (outcome,) = poll.judge(db, [budgets_transactions.price(db, outcome)])
-    if found is None or not direct_calls.finish(db, call_id, outcome, epoch=epoch, at=ended_at(outcome, now)):
+    if direct_call is None or not direct_calls.finish(db, call_id, outcome, epoch=epoch, at=ended_at(outcome, now)):
         return False
     budgets_transactions.settle(db, [budgets_transactions.EndedSpender(call_id, outcome.usage)], now=now)
     agents.settle(db, [agents.EndedCall(call_id, outcome)], now=now)
     if outcome.provider is not None:
-        answered = agents.ProviderAnswer(call_id, outcome, found.execution.started_at, ended_at(outcome, now))
+        answered = agents.ProviderAnswer(call_id, outcome, direct_call.execution.started_at, ended_at(outcome, now))
         agents.note_answers(db, [answered], now=now)
     if kept:
         db.execute("direct_keep", id=call_id, epoch=epoch)
     else:
-        queue.give_back(db, [found.lane_id])
-    if outcome.state is not None and found.execution.job_id is not None:
-        jobs.save_job_state(db, found.execution.job_id, outcome.state)
-    if found.execution.job_id is not None:
-        keep_session(db, call_id, outcome, job_id=found.execution.job_id, now=now)
+        queue.give_back(db, [direct_call.lane_id])
+    if outcome.state is not None and direct_call.execution.job_id is not None:
+        jobs.save_job_state(db, direct_call.execution.job_id, outcome.state)
+    if direct_call.execution.job_id is not None:
+        keep_session(db, call_id, outcome, job_id=direct_call.execution.job_id, now=now)
     poll.save(db, [outcome.scheduler_state])
     return True
 
@@ -211,9 +211,9 @@ def record_calls(
     """Store the ends of direct calls of `epoch`; return the outcomes as stored, of those that were still ours."""
     stored: dict[str, Outcome] = {}
     for one in finished:
-        found = direct_calls.direct_by_id(db, one.run_id)
-        asked = Reason.REQUESTED if found is not None and found.cancel_requested_at is not None else None
-        outcome = settle(one.outcome, asked)
+        direct_call = direct_calls.direct_by_id(db, one.run_id)
+        reason = Reason.REQUESTED if direct_call is not None and direct_call.cancel_requested_at is not None else None
+        outcome = settle(one.outcome, reason)
         if finish(db, one.run_id, outcome, epoch=epoch, now=now, kept=one.run_id in kept):
             stored[one.run_id] = outcome
     return stored

@@ -44,7 +44,7 @@ class ManualStart(Struct, frozen=True):
     @property
     def decisions(self) -> dict[str, Any]:
         """The record of replaced retries in the new run."""
-        return {"replaced": [one.handle for one in self.replaces]} if self.replaces else {}
+        return {"replaced": [retry.handle for retry in self.replaces]} if self.replaces else {}
 
 
 def judge_start(
@@ -63,15 +63,15 @@ def judge_start(
     replaces = replaced_retries(job.spec.overlap, pending, params=params, chain_id=chain_id) if pending else ()
     if force:
         return ManualStart(Allow(), replaces)
-    gone = {one.id for one in replaces}
+    gone = {retry.id for retry in replaces}
     active = [run for run in active_for(db, job) if run.id not in gone]
     return ManualStart(judge_many(job.spec.overlap, active, count=len(params)), replaces)
 
 
 def replace_retries(db: Database, replaces: Sequence[PendingRetry], *, by: RunRef, now: datetime) -> None:
     """Cancel the retries whose place the run `by` takes; each of them names it."""
-    for one in replaces:
-        cancel(db, one.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and replaces it")
+    for retry in replaces:
+        cancel(db, retry.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and replaces it")
 
 
 def enqueue(
@@ -217,10 +217,10 @@ def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
 
     A new run waits for the last one in line, so a retry must not stand behind runs that wait for it.
     """
-    found = sorted(run_queries.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
-    if found:
-        stay_above(max(run.id for run in found))  # another machine's clock may be ahead, and older means a lower one
-    return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in found)
+    run_list = sorted(run_queries.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
+    if run_list:
+        stay_above(max(run.id for run in run_list))  # another machine's clock may be ahead, and older means a lower one
+    return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in run_list)
 
 
 Verdict = Allow | After | Replace
@@ -279,7 +279,7 @@ def _one_by_one(
 ) -> list[RunRef]:
     born: list[RunRef] = []
     for one in wanted:
-        made = enqueue(
+        ref = enqueue(
             db,
             order.job,
             _following(db, born, chained=order.chained) if born else verdict,
@@ -290,7 +290,7 @@ def _one_by_one(
             forced=order.forced,
             decisions=order.decisions,
         )
-        born.append(made)
+        born.append(ref)
     return born
 
 
@@ -362,8 +362,8 @@ class _QueueGap:
         self._ahead = self._others(rank, spot, moving, back=False) if spot != queue.END else iter(())
 
     def _others(self, rank: int, spot: QueueSpot, moving: set[int], *, back: bool) -> Iterator[QueueSpot]:
-        around = queue.walk(self._db, rank, spot, back=back, fetch=FETCH)
-        return (found for found in around if found.run not in moving)
+        spots = queue.walk(self._db, rank, spot, back=back, fetch=FETCH)
+        return (queue_spot for queue_spot in spots if queue_spot.run not in moving)
 
     def fill(self, moved: Sequence[Run]) -> None:
         """Give the runs positions in the gap; where it is too narrow, spread those around it anew."""

@@ -118,7 +118,7 @@ def _pass_to_next_agent(db: Database, ended: runs.FinishedRun, spec: JobSpec, *,
         return None
     agent = failed.decisions.get("agent", {})
     refused = [*agent.get("refused", ()), *([agent["agent"]] if "agent" in agent else [])]
-    if all(one.title in refused for one in work.choices):
+    if all(choice.title in refused for choice in work.choices):
         return None
     attempt = _attempt(db, failed, spec, at=ended.finished_at, now=now)
     note = {**(attempt.decisions or {})["retry"], "outages": outages_before(failed) + 1}
@@ -308,10 +308,10 @@ def end_runs(
 def _follow_all(
     db: Database, ended: Sequence[runs.FinishedRun], *, now: datetime, standing: Mapping[str, jobs.JobState]
 ) -> None:
-    further = follow_up(db, ended, now=now, standing=standing)
-    while further:  # runs that end with these: the rest of a group, and the group itself
-        more = _end(db, further, FinishMode.SINGLE, epoch=None, now=now)
-        further = follow_up(db, more, now=now, standing=_standing(db, more, FinishMode.SINGLE))
+    run_ends = follow_up(db, ended, now=now, standing=standing)
+    while run_ends:  # runs that end with these: the rest of a group, and the group itself
+        more = _end(db, run_ends, FinishMode.SINGLE, epoch=None, now=now)
+        run_ends = follow_up(db, more, now=now, standing=_standing(db, more, FinishMode.SINGLE))
     if ended:
         faults.point("record.followed_up")
 
@@ -342,8 +342,10 @@ def _end(
     settle_pools(db, [run for run in ended if expected[run.id] is not Status.QUEUED], leaked=leaked)
     answered = [run for run in ended if run.outcome.provider is not None]
     if answered:
-        asked = (agents.ProviderAnswer(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered)
-        agents.note_answers(db, asked, now=now)
+        answers = (
+            agents.ProviderAnswer(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered
+        )
+        agents.note_answers(db, answers, now=now)
     facts = runs.end_facts(db)
     if facts.budget_held:
         spent = ((run.id, run.outcome.usage, expected[run.id] is Status.RUNNING) for run in ended)
@@ -378,13 +380,13 @@ def follow_up(
     """
     quiet = {job_id for job_id, state in standing.items() if not any(state)}
     ended = [run for run in ended if run.job_id not in quiet or not _is_quiet(run)]
-    further = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
+    run_ends = [end for run in ended if standing[run.job_id].polls for end in poll.follow(db, run, now=now)]
     failed = [run for run in ended if run.status is Status.FAILED]
     retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
     for run in ended:
         if standing[run.job_id].asks or run.trigger is Trigger.ANSWER:
             continued = questions.follow(db, run, now=now)
-            further += continued.further
+            run_ends += continued.further
             retried |= {} if continued.run_id is None else {run.id: continued.run_id}
     for run in ended:
         failures, waited_for, notifies, *_ = standing[run.job_id]
@@ -395,15 +397,15 @@ def follow_up(
         if notifies:
             notifications.chain_ended(db, run, now=now)
         if waited_for:
-            further += _let_go_waiting(db, run, now=now)
+            run_ends += _let_go_waiting(db, run, now=now)
         begun = _chain(db, run)
         if begun.trigger is Trigger.SCHEDULE:
             _end_scheduled(db, run, begun)
         elif failures and run.status is Status.COMPLETED:
             jobs.count_failures(db, run.job_id, 0, backing_off_until=None)
     for group_id in dict.fromkeys(run.group_id for run in ended if run.group_id is not None):
-        further += groups.step(db, group_id, now=now)
-    return further
+        run_ends += groups.step(db, group_id, now=now)
+    return run_ends
 
 
 def _is_quiet(ended: runs.FinishedRun) -> bool:
@@ -418,16 +420,16 @@ def _chain(db: Database, ended: runs.FinishedRun) -> run_queries.Chain:
 
 
 def _let_go_waiting(db: Database, ended: runs.FinishedRun, *, now: datetime) -> list[runs.RunEnd]:
-    further: list[runs.RunEnd] = []
+    run_ends: list[runs.RunEnd] = []
     before = (
         ended.predecessor_id if ended.group_id is None else None
     )  # the cause of a member's wait concerns its group alone
     for follower in run_queries.followers(db, ended.id):
-        further += _pass_on(db, follower, before, now=now)
+        run_ends += _pass_on(db, follower, before, now=now)
     for replacing in run_queries.replacing_runs(db, ended.job_id):
         if not run_queries.unfinished_before(db, ended.job_id, replacing):
-            further += _let_go(db, replacing, now=now)
-    return further
+            run_ends += _let_go(db, replacing, now=now)
+    return run_ends
 
 
 def _pass_on(

@@ -110,8 +110,8 @@ def _carry_out(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> Fire
             run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born=born, moved=moved, now=now)
             names[planned_handle(step.scheduled_for)] = run.handle
         else:
-            told = replace(step, blocking=names.get(step.blocking or "", step.blocking))
-            skips.append((_skip(db, job, told, moved=moved, now=now), step.reason, step.count))
+            planned_skip = replace(step, blocking=names.get(step.blocking or "", step.blocking))
+            skips.append((_skip(db, job, planned_skip, moved=moved, now=now), step.reason, step.count))
     faults.point("fire.rows_written")
     return Fired(job.name, tuple(born.values()), tuple(skips), notifies=job.spec.notifies)
 
@@ -201,9 +201,9 @@ def fire_at_boot(db: Database, *, boot: str, now: datetime, booted_at: datetime 
 
     `booted_at`: leave out jobs that were made later, where another machine made them.
     """
-    found = [jobs.job_by_id(db, job_id) for job_id in jobs.not_booted(db, boot)]
-    found = [job for job in found if booted_at is None or job.created_at < booted_at]
-    return [_fire_at_boot(db, job, boot=boot, now=now) for job in found]
+    job_list = [jobs.job_by_id(db, job_id) for job_id in jobs.not_booted(db, boot)]
+    job_list = [job for job in job_list if booted_at is None or job.created_at < booted_at]
+    return [_fire_at_boot(db, job, boot=boot, now=now) for job in job_list]
 
 
 def _fire_at_boot(db: Database, job: Job, *, boot: str, now: datetime) -> Fired:

@@ -57,7 +57,7 @@ def create_runs(db: Database, shared: runs.NewRun, siblings: Sequence[runs.NewRu
     first = jobs.next_numbers(db, shared.job.id, len(siblings))
     runs.insert_runs(db, settled(db, shared), siblings, first=first)
     faults.point("enqueue.many_inserted")
-    return [RunRef(one.id, shared.job.name, first + index) for index, one in enumerate(siblings)]
+    return [RunRef(variant.id, shared.job.name, first + index) for index, variant in enumerate(siblings)]
 
 
 def settled(db: Database, run: runs.NewRun) -> runs.NewRun:

@@ -143,17 +143,17 @@ def _tell(
     The targets in `without` get the answer of the run, which tells its end too.
     """
     failing = notifications.failing(db, job.id)
-    for told in _targets(db, job.spec):
-        target = told.target
+    for notify_target in _targets(db, job.spec):
+        target = notify_target.target
         if runs and event not in target.on:
             continue
-        found = decide_events(target, event, failing=failing.get(target.name), now=now)
-        if found.failing != failing.get(target.name):
-            notifications.set_failing(db, job.id, target=target.name, told_at=found.failing)
-        for one in found.events:
-            if one in _IN_AN_ANSWER and not told.own and target.name in without:
+        decision = decide_events(target, event, failing=failing.get(target.name), now=now)
+        if decision.failing != failing.get(target.name):
+            notifications.set_failing(db, job.id, target=target.name, told_at=decision.failing)
+        for one in decision.events:
+            if one in _IN_AN_ANSWER and not notify_target.own and target.name in without:
                 continue
-            notifications.insert(db, target, one, run_id=run_id, handle=handle, own=told.own, now=now)
+            notifications.insert(db, target, one, run_id=run_id, handle=handle, own=notify_target.own, now=now)
 
 
 def _targets(db: Database, spec: JobSpec) -> Iterator[_NotifyTarget]:

@@ -41,19 +41,19 @@ def ask(db: Database, new: NewQuestion, *, job: str) -> Question:
     audit.insert_event(
         db, "question_asked", now=new.asked_at, job_id=new.job_id, run_id=new.run_id, number=number, by=new.asked_by
     )
-    asked = questions.by_number(db, number)
-    assert asked is not None
-    return asked
+    question = questions.by_number(db, number)
+    assert question is not None
+    return question
 
 
 def propose(db: Database, job: Job, *, now: datetime) -> None:
     """Ask for the approval of a proposed job; a question about an earlier definition is withdrawn."""
     digest = jobs.stored_digest(db, job)
-    earlier = [one for one in questions.pending_of_job(db, job.id) if one.subject is Subject.PROPOSAL]
-    if any(one.digest == digest for one in earlier):
+    earlier = [question for question in questions.pending_of_job(db, job.id) if question.subject is Subject.PROPOSAL]
+    if any(question.digest == digest for question in earlier):
         return
-    for one in earlier:
-        withdraw(db, one, why=EDITED, now=now)
+    for question in earlier:
+        withdraw(db, question, why=EDITED, now=now)
     new = NewQuestion(
         subject=Subject.PROPOSAL,
         job_id=job.id,
@@ -75,9 +75,9 @@ def withdraw_of_job(
     subjects: Collection[Subject] = (Subject.JOB, Subject.PROPOSAL),
 ) -> None:
     """Withdraw the open questions about a job or proposal; those of runs end with their runs."""
-    for one in questions.pending_of_job(db, job_id):
-        if one.subject in subjects:
-            withdraw(db, one, why=why, now=now)
+    for question in questions.pending_of_job(db, job_id):
+        if question.subject in subjects:
+            withdraw(db, question, why=why, now=now)
 
 
 def answer(db: Database, question: Question, given: Answer, *, now: datetime) -> bool:
@@ -102,13 +102,13 @@ def withdraw(db: Database, question: Question, *, why: str, now: datetime) -> li
 
 def expire(db: Database, *, now: datetime, limit: int = EXPIRIES_A_ROUND) -> list[runs.RunEnd]:
     """Expire the questions whose time is over, with their defaults; return the runs that must end without an answer."""
-    further: list[runs.RunEnd] = []
-    for one in questions.due(db, now=now, limit=limit):
-        _lock_waiting(db, one)
-        if questions.end(db, one.number, QuestionState.EXPIRED, now=now, text=one.fallback):
-            _note(db, "question_expired", one, now=now)
-            further += _settle(db, one.number, now=now)
-    return further
+    run_ends: list[runs.RunEnd] = []
+    for question in questions.due(db, now=now, limit=limit):
+        _lock_waiting(db, question)
+        if questions.end(db, question.number, QuestionState.EXPIRED, now=now, text=question.fallback):
+            _note(db, "question_expired", question, now=now)
+            run_ends += _settle(db, question.number, now=now)
+    return run_ends
 
 
 def _note(db: Database, kind: str, question: Question, *, now: datetime, **data: str) -> None:
@@ -130,13 +130,13 @@ def _settle(db: Database, number: int, *, now: datetime) -> list[runs.RunEnd]:
 def settle_run(db: Database, run_id: str, *, now: datetime) -> list[runs.RunEnd]:
     """Release a run whose questions have all ended; return its end if none of them has an answer."""
     run = runs.run_by_id(db, run_id)
-    asked = questions.for_run(db, run_id)
-    if run is None or run.waiting_for is not WaitingFor.ANSWER or any(one.is_open for one in asked):
+    question_list = questions.for_run(db, run_id)
+    if run is None or run.waiting_for is not WaitingFor.ANSWER or any(question.is_open for question in question_list):
         return []
-    if any(one.answer is not None for one in asked):
+    if any(question.answer is not None for question in question_list):
         run_queries.release(db, run_id)
         return []
-    error = f"no answer came to question {asked[-1].number}" if asked else "its question was deleted"
+    error = f"no answer came to question {question_list[-1].number}" if question_list else "its question was deleted"
     return [runs.RunEnd(run_id, Outcome(Status.SKIPPED, Reason.NO_ANSWER, error=error), Status.QUEUED, now)]
 
 
@@ -161,24 +161,24 @@ def follow(db: Database, ended: runs.FinishedRun, *, now: datetime) -> Continued
     questions of any other run that waited are withdrawn. Answers that a completed run got are used up.
     """
     pending = questions.pending_of_job(db, ended.job_id)
-    own = [one for one in pending if one.run_id == ended.id]
-    for one in pending:
-        if one.is_open and (one.used_by == ended.id or (one.call and one.run_id == ended.id)):
-            withdraw(db, one, why="its run has ended", now=now)
+    own = [question for question in pending if question.run_id == ended.id]
+    for question in pending:
+        if question.is_open and (question.used_by == ended.id or (question.call and question.run_id == ended.id)):
+            withdraw(db, question, why="its run has ended", now=now)
     if ended.status is Status.COMPLETED:
         _use_up(db, ended.id)
-    waiting = [one for one in own if one.waits]
+    waiting = [question for question in own if question.waits]
     if not waiting:
         return NOT_CONTINUED
-    asked = runs.run_by_id(db, ended.id)
-    session = None if asked is None else _session(asked, ended.outcome)
-    if asked is None or session is None or ended.status is not Status.COMPLETED:
+    run = runs.run_by_id(db, ended.id)
+    session = None if run is None else _session(run, ended.outcome)
+    if run is None or session is None or ended.status is not Status.COMPLETED:
         _leave(db, waiting, ended, now=now)
         return NOT_CONTINUED
-    born = create_run(db, _continuation(db, asked, waiting, session=session, now=now))
-    for one in waiting:
-        questions.pass_on(db, one.number, born.id)
-    run_queries.relink_followers(db, asked.id, born.id)
+    born = create_run(db, _continuation(db, run, waiting, session=session, now=now))
+    for question in waiting:
+        questions.pass_on(db, question.number, born.id)
+    run_queries.relink_followers(db, run.id, born.id)
     return Continued(born.id, tuple(settle_run(db, born.id, now=now)))
 
 
@@ -197,10 +197,10 @@ def note_read(db: Database, run_id: str, number: int) -> None:
 
 def _leave(db: Database, waiting: Sequence[Question], ended: runs.FinishedRun, *, now: datetime) -> None:
     """Withdraw the questions of a failed run; of any other run, leave the answers to the next run of the job."""
-    for one in waiting:
-        questions.leave(db, one.number)
-        if one.is_open and ended.status is not Status.COMPLETED:
-            withdraw(db, one, why=f"its run ended {ended.status}", now=now)
+    for question in waiting:
+        questions.leave(db, question.number)
+        if question.is_open and ended.status is not Status.COMPLETED:
+            withdraw(db, question, why=f"its run ended {ended.status}", now=now)
 
 
 def _session(asked: Run, outcome: Outcome) -> dict[str, Any] | None:
@@ -227,7 +227,7 @@ def _continuation(
     spec = jobs.version_spec(db, asked.job_id, asked.version)
     work = spec.work.agent
     assert work is not None, "only an agent has a session"
-    told = {"after": asked.handle, "questions": [one.number for one in waiting]}
+    told = {"after": asked.handle, "questions": [question.number for question in waiting]}
     free = {"retry": {"outages": outages_before(asked) + 1}}
     once = {ONE_ATTEMPT: asked.decisions[ONE_ATTEMPT]} if ONE_ATTEMPT in asked.decisions else {}
     return runs.NewRun(
@@ -253,7 +253,7 @@ def _continuation(
 
 def asked_by(db: Database, run_id: str) -> list[int]:
     """Return the numbers of the questions for whose answers a run ends its turn."""
-    return [one.number for one in questions.of_run(db, run_id) if one.waits]
+    return [question.number for question in questions.of_run(db, run_id) if question.waits]
 
 
 def origin(db: Database, run: Run) -> Run | None:

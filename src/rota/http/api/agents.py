@@ -78,8 +78,8 @@ def get_deliveries(
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
     """List the notifications, newest first."""
-    wanted = DeliveryStatus(status) if status else None
-    deliveries = list_deliveries(ctx.store, status=wanted, about=about, target=target, limit=limit)
+    delivery_status = DeliveryStatus(status) if status else None
+    deliveries = list_deliveries(ctx.store, status=delivery_status, about=about, target=target, limit=limit)
     return answer(page([delivery_json(delivery) for delivery in deliveries], following=None))
 
 
@@ -88,10 +88,12 @@ def retry_sent(ctx: Ctx, wish: schemas.DeliveriesWish) -> Response:
     """Resend notifications under their own ids: the named ones, or all that failed."""
     if not wish.ids and not wish.failed:
         raise InvalidValue("no delivery is named", hint="name `ids`, or set `failed`")
-    found = retry_deliveries(ctx.store, wish.ids, failed=wish.failed, now=ctx.now, dry_run=wish.dry_run)
-    if found and not wish.dry_run:
+    deliveries = retry_deliveries(ctx.store, wish.ids, failed=wish.failed, now=ctx.now, dry_run=wish.dry_run)
+    if deliveries and not wish.dry_run:
         ctx.wake()
-    return answer({"dry_run": wish.dry_run, "retried": [delivery_json(delivery) for delivery in found]}, status=202)
+    return answer(
+        {"dry_run": wish.dry_run, "retried": [delivery_json(delivery) for delivery in deliveries]}, status=202
+    )
 
 
 questions_routes = Routes("questions")
@@ -118,10 +120,10 @@ def get_questions(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List the questions to people, newest first: open ones unless `state` names another state."""
-    wanted = None if state == "all" else QuestionState(state)
-    found = list_questions(ctx.store, state=wanted, job=job, before=before, limit=limit)
-    following = str(found[-1].number) if len(found) == limit else None
-    return answer(page([question_json(question) for question in found], following=following))
+    question_state = None if state == "all" else QuestionState(state)
+    questions = list_questions(ctx.store, state=question_state, job=job, before=before, limit=limit)
+    following = str(questions[-1].number) if len(questions) == limit else None
+    return answer(page([question_json(question) for question in questions], following=following))
 
 
 @questions_routes.on("GET", "/questions/{question}", scope=Scope.READ, answer=QuestionJson)
@@ -169,5 +171,9 @@ def call_tools(ctx: Ctx, request: Request) -> Response:
         maker=ctx.maker,
         declare=project_declares(ProjectPaths(context.folder, context.state), context.environ),
     )
-    found = answer_post(toolbox, getattr(request.state, "body", None), request.headers)
-    return Response(status_code=found.status) if found.message is None else answer(found.message, status=found.status)
+    http_answer = answer_post(toolbox, getattr(request.state, "body", None), request.headers)
+    return (
+        Response(status_code=http_answer.status)
+        if http_answer.message is None
+        else answer(http_answer.message, status=http_answer.status)
+    )

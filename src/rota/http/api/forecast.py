@@ -46,9 +46,9 @@ def get_forecast(
     ctx: Ctx, what_if: Assumed, days: Days = 1.0, activity: Windows = None, modes: Text = "", slots: Slots = None
 ) -> Response:
     """Return what would happen in some days, with assumed changes of one job; bounded, and nothing is changed."""
-    asked = forecast.ForecastRequest(days, tuple(activity or ()), modes, what_if, slots)
-    found = forecast.forecast(project_of(ctx), asked, monotonic=ctx.clock.monotonic, now=ctx.now)
-    return answer(forecast.forecast_json(found))
+    forecast_request = forecast.ForecastRequest(days, tuple(activity or ()), modes, what_if, slots)
+    forecast_result = forecast.forecast(project_of(ctx), forecast_request, monotonic=ctx.clock.monotonic, now=ctx.now)
+    return answer(forecast.forecast_json(forecast_result))
 
 
 Day = Annotated[
@@ -63,8 +63,10 @@ def get_calendar(
     """Return what ended on past days and what would fire on coming ones, by job, in the project's time zone."""
     tz = project_timezone(ctx.store)
     since = first or ctx.now.astimezone(zone(tz)).date()
-    found = calendar.calendar(project_of(ctx), since, days=days, tz=tz, monotonic=ctx.clock.monotonic, now=ctx.now)
-    return answer(calendar.calendar_json(found))
+    calendar_view = calendar.calendar(
+        project_of(ctx), since, days=days, tz=tz, monotonic=ctx.clock.monotonic, now=ctx.now
+    )
+    return answer(calendar.calendar_json(calendar_view))
 
 
 FEED = "/calendar.ics"
@@ -79,10 +81,10 @@ def get_calendar_file(
     label: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
 ) -> Response:
     """Return the predicted fires as an iCalendar file. A token of the scope calendar may be in the address."""
-    found = calendar.feed(
+    feed = calendar.feed(
         project_of(ctx), days=days, names=job or (), labels=label or (), monotonic=ctx.clock.monotonic, now=ctx.now
     )
     name = f"rota {ctx.context.folder.name}".strip()
-    body = write_calendar(name, found.events, about=found.about, now=ctx.now)
+    body = write_calendar(name, feed.events, about=feed.about, now=ctx.now)
     headers = {"Content-Disposition": 'inline; filename="rota.ics"'}
     return Response(body, 200, headers, "text/calendar; charset=utf-8")

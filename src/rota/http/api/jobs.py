@@ -168,8 +168,8 @@ def get_job_runs(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
     """List the runs of a job, newest first."""
-    found = page_of_runs(ctx.store, RunQuery(job=job, statuses=tuple(status or ())), cursor=cursor, limit=limit)
-    return answer(page([run_json(run) for run in found.runs], following=found.cursor))
+    runs_page = page_of_runs(ctx.store, RunQuery(job=job, statuses=tuple(status or ())), cursor=cursor, limit=limit)
+    return answer(page([run_json(run) for run in runs_page.runs], following=runs_page.cursor))
 
 
 @jobs_routes.on("POST", "/jobs/{job}/runs", scope=Scope.RUN, answer=schemas.Told, status=202)

@@ -109,8 +109,8 @@ def get_runs(
         since=instant(since, now=ctx.now) if since else None,
         until=instant(until, now=ctx.now) if until else None,
     )
-    found = page_of_runs(ctx.store, query, cursor=cursor, limit=limit)
-    return answer(page([run_json(run) for run in found.runs], following=found.cursor))
+    runs_page = page_of_runs(ctx.store, query, cursor=cursor, limit=limit)
+    return answer(page([run_json(run) for run in runs_page.runs], following=runs_page.cursor))
 
 
 @runs_routes.on("POST", "/runs/cancel", scope=Scope.RUN, answer=schemas.Told)
@@ -325,12 +325,12 @@ def _range(text: str, size: int) -> ByteRange:
     if unit.strip() != "bytes" or not dash or not digits or not (first or last):
         raise InvalidValue(f"{text[:40]!r} is not a byte range", hint="write bytes=0-99, bytes=100- or bytes=-50")
     if not first:
-        found = ByteRange(max(0, size - int(last)), size - 1)
+        byte_range = ByteRange(max(0, size - int(last)), size - 1)
     else:
-        found = ByteRange(int(first), min(int(last) if last else size - 1, size - 1))
-    if found.first > found.last or not size:
+        byte_range = ByteRange(int(first), min(int(last) if last else size - 1, size - 1))
+    if byte_range.first > byte_range.last or not size:
         raise RangeRefused(size)
-    return found
+    return byte_range
 
 
 def _filter(wish: schemas.SweepWish) -> Filter:
@@ -482,8 +482,8 @@ def retry_group(ctx: Ctx, group: GroupName, wish: schemas.OptionalGroupRetryWish
 @queue_routes.on("GET", "/budgets", scope=Scope.READ, answer=schemas.AccountPage)
 def get_budgets(ctx: Ctx) -> Response:
     """List the budget accounts in their current windows."""
-    found = budgets.list_accounts(ctx.store, now=ctx.now)
-    return answer(page([budgets.account_json(view) for view in found], following=None))
+    accounts = budgets.list_accounts(ctx.store, now=ctx.now)
+    return answer(page([budgets.account_json(view) for view in accounts], following=None))
 
 
 @queue_routes.on("GET", "/budgets/{account}", scope=Scope.READ, answer=budgets.AccountJson)

@@ -219,8 +219,10 @@ def forget_lost_worker(ctx: Ctx, worker: Word) -> Response:
 @scheduler_routes.on("PUT", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Worker)
 def register_worker(ctx: Ctx, worker: Word, wish: schemas.OptionalWorkerWish) -> Response:
     """Register a remote scheduler, or renew its registration."""
-    made = register(ctx.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=ctx.now)
-    return answer(remote_json(made, now=ctx.now))
+    remote_worker = register(
+        ctx.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=ctx.now
+    )
+    return answer(remote_json(remote_worker, now=ctx.now))
 
 
 @scheduler_routes.on("DELETE", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Told)

@@ -152,7 +152,7 @@ def show_agents(visit: VisitOf) -> Response:
             "accounts": [_account(account, now) for account in accounts[:lines]],
             "more_accounts": max(0, len(accounts) - lines),
             "holds": holds[:lines],
-            "subscriptions": [_subscription(one, visit) for one in subscriptions[:lines]],
+            "subscriptions": [_subscription(subscription, visit) for subscription in subscriptions[:lines]],
             "proposals": _newest(proposed, now=now, shown=min(PROPOSALS, lines), named=4 * lines),
             "costs": costs,
             "days": _days(costs.days, money=costs.total.usd.told > 0),
@@ -187,12 +187,12 @@ def _subscription(view: SubscriptionView, visit: VisitOf) -> View:
     now = visit.now
     windows = [
         {
-            "name": one.name,
-            "part": None if is_reset(one, now) else one.used,
-            "used": "not reported since its reset" if is_reset(one, now) else f"{say_part(one.used)} used",
-            "resets_at": None if is_reset(one, now) else one.resets_at,
+            "name": window.name,
+            "part": None if is_reset(window, now) else window.used,
+            "used": "not reported since its reset" if is_reset(window, now) else f"{say_part(window.used)} used",
+            "resets_at": None if is_reset(window, now) else window.resets_at,
         }
-        for one in view.windows
+        for window in view.windows
     ]
     return {"provider": view.provider, "windows": windows, "kept": kept_words(view, visit.zone, now=now)}
 
@@ -237,13 +237,13 @@ RECENT = timedelta(days=7)
 def show_questions(visit: VisitOf) -> Response:
     """Show the open questions with their forms, and the last ended ones."""
     newest = list_questions(visit.ctx.store, state=None, limit=OPEN + ENDED)
-    asked = list_questions(visit.ctx.store, limit=1000)
+    questions = list_questions(visit.ctx.store, limit=1000)
     granted = list_grants(visit.ctx.store, now=visit.now, limit=OPEN)
 
     def show(lines: int) -> Response:
         view = {
-            "questions": [_question(visit, question) for question in asked[:lines]],
-            "count": len(asked),
+            "questions": [_question(visit, question) for question in questions[:lines]],
+            "count": len(questions),
             "grants": [_grant(view) for view in granted[:lines]],
             "ended": [_question(visit, question) for question in newest if not question.is_open][: min(ENDED, lines)],
         }

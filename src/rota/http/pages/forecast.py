@@ -49,13 +49,17 @@ def show_forecast(
 ) -> Response:
     """Show what would happen in some days, with assumed changes of one job."""
     windows = tuple(window for line in activity or () for window in line.split(",") if window.strip())
-    asked = ForecastRequest(days, windows, what_if=what_if, slots=int(slots) if slots and int(slots) else None)
+    forecast_request = ForecastRequest(
+        days, windows, what_if=what_if, slots=int(slots) if slots and int(slots) else None
+    )
     changes = {"job": what_if.job, "schedule": what_if.schedule, "keys": what_if.keys}
     ends = {"duration": what_if.duration, "fail": what_if.failures}
     query = {"days": f"{days:g}", "activity": ", ".join(windows), "slots": slots, **changes, **ends}
-    found, refusal = None, None
+    forecast, refusal = None, None
     try:
-        found = forecasts.forecast(project_of(visit.ctx), asked, monotonic=visit.ctx.clock.monotonic, now=visit.now)
+        forecast = forecasts.forecast(
+            project_of(visit.ctx), forecast_request, monotonic=visit.ctx.clock.monotonic, now=visit.now
+        )
     except RotaError as error:
         refusal = error
     kept = {name: value for name, value in query.items() if value and name != "days"}
@@ -73,7 +77,7 @@ def show_forecast(
             "refusal": refusal,
             "as_table": shown == "table",
             "to": visit.href(PATH, **given, **({} if shown == "table" else {"as": "table"})),
-            "found": None if found is None else _view(found, rows=rows, drawn=shown != "table"),
+            "found": None if forecast is None else _view(forecast, rows=rows, drawn=shown != "table"),
         }
         status = 200 if refusal is None else 422
         return visit.show("forecast.html", view, title="Forecast", section="calendar", status=status)
@@ -93,16 +97,16 @@ def _view(found: ForecastResult, *, rows: int, drawn: bool) -> View:
         "left": len(busy) - len(busy[:rows]),
         "idle": len(report.jobs) - len(busy),
         "compared": found.before is not None,
-        "levels": [_level(one) for one in (report.slots, *report.pools)],
-        "accounts": [_account(one) for one in report.accounts],
+        "levels": [_level(level) for level in (report.slots, *report.pools)],
+        "accounts": [_account(account) for account in report.accounts],
         "collided": counted(report.collided, "second") if report.collided else "",
         "collisions": [
             {
-                "at": full_time(one.at, report.timezone, now=report.since, seconds=True),
-                "jobs": listed(one.jobs, 6),
-                "times": one.times,
+                "at": full_time(collision.at, report.timezone, now=report.since, seconds=True),
+                "jobs": listed(collision.jobs, 6),
+                "times": collision.times,
             }
-            for one in report.collisions
+            for collision in report.collisions
         ],
     }
 
@@ -190,7 +194,7 @@ def show_calendar(
     today = visit.now.astimezone(known_zone(visit.zone)).date()
     chosen = _date(day) or today
     first, days = _month(chosen) if shape == "month" else (chosen - timedelta(days=chosen.weekday()), 7)
-    found = calendars.calendar(
+    calendar = calendars.calendar(
         project_of(visit.ctx), first, days=days, tz=visit.zone, monotonic=visit.ctx.clock.monotonic, now=visit.now
     )
     before = first - timedelta(days=7) if shape == "week" else chosen.replace(day=1) - timedelta(days=1)
@@ -210,8 +214,11 @@ def show_calendar(
             "after": visit.href(CALENDAR, view=shape, date=after.isoformat(), **table),
             "now": visit.href(CALENDAR, view=shape, **table) if not first <= today <= ends else "",
             "weekdays": WEEKDAYS,
-            "days": [_cell(visit, one, chosen=chosen, today=today, shape=shape, most=most) for one in found.days],
-            "prediction": found.prediction,
+            "days": [
+                _cell(visit, calendar_day, chosen=chosen, today=today, shape=shape, most=most)
+                for calendar_day in calendar.days
+            ],
+            "prediction": calendar.prediction,
             "feed": f"{visit.request.base_url.scheme}://{visit.request.headers.get('host', '')}{visit.href(FEED)}",
         }
         return visit.show("calendar.html", view, title="Calendar", section="calendar")

@@ -53,9 +53,9 @@ BRIEF = timedelta(milliseconds=100)
 @pages.show(PATH)
 def show_groups(visit: VisitOf) -> Response:
     """Show the groups, each with its newest instance."""
-    found = list_groups(visit.ctx.store, limit=LISTED)
-    rows = [_row(visit, line) for line in found]
-    every = count_groups(visit.ctx.store) if len(found) == LISTED else len(found)
+    group_lines = list_groups(visit.ctx.store, limit=LISTED)
+    rows = [_row(visit, line) for line in group_lines]
+    every = count_groups(visit.ctx.store) if len(group_lines) == LISTED else len(group_lines)
 
     def show(count: int) -> Response:
         view = {"rows": rows[:count], "left_out": every - min(count, len(rows))}
@@ -104,18 +104,18 @@ def group_path(handle: str) -> str:
 def show_one_group(visit: VisitOf, group: GroupName, shown: As = "") -> Response:
     """Show a group: its members as a graph, and where its time went."""
     ctx = visit.ctx
-    found = show_group(ctx.store, group)
-    handle = found.group.handle
-    older = newest_groups_of(ctx.store, found.group.name, limit=OLDER)
-    spans = spans_of_group(ctx.store, found.group.id, state=ctx.state, now=visit.now)
+    group_view = show_group(ctx.store, group)
+    handle = group_view.group.handle
+    older = newest_groups_of(ctx.store, group_view.group.name, limit=OLDER)
+    spans = spans_of_group(ctx.store, group_view.group.id, state=ctx.state, now=visit.now)
     view = {
-        "found": found,
+        "found": group_view,
         "path": group_path(handle),
-        "kind": found.group.status.value.lower(),
-        "took": _length(found, visit.now),
-        "members": _counted(found),
-        "graph": _graph(visit, found) if visit.wants("graph") else None,
-        "nodes": min(len(found.seats), NODES),
+        "kind": group_view.group.status.value.lower(),
+        "took": _length(group_view, visit.now),
+        "members": _counted(group_view),
+        "graph": _graph(visit, group_view) if visit.wants("graph") else None,
+        "nodes": min(len(group_view.seats), NODES),
         "older": [{"group": one, "path": group_path(one.handle)} for one in older],
     }
 

@@ -31,10 +31,10 @@ def show_new_job(visit: VisitOf, change: Name = "", like: Name = "") -> Response
     if replacing is not None:
         draft = edit.draft_of(validator, replacing, name=replacing.name)
     elif like:
-        found = visit.ctx.store.read(lambda db: jobs.find_job(db, like))
-        if not edit.may_copy(found):
-            raise InvalidValue(f"{found.name!r} is a {found.spec.work.kind}", hint="declare one like it in rota.yaml")
-        draft = edit.draft_of(validator, found, name=f"{found.name.replace('/', '-')}{COPY_SUFFIX}")
+        job = visit.ctx.store.read(lambda db: jobs.find_job(db, like))
+        if not edit.may_copy(job):
+            raise InvalidValue(f"{job.name!r} is a {job.spec.work.kind}", hint="declare one like it in rota.yaml")
+        draft = edit.draft_of(validator, job, name=f"{job.name.replace('/', '-')}{COPY_SUFFIX}")
     checked = edit.check_draft(validator, draft, now=visit.now, replacing=replacing)
     return _form(visit, checked, replacing, told=False)
 

@@ -68,18 +68,18 @@ def show_jobs(
     """Show the jobs."""
     query = jobs.JobQuery(q.strip(), tuple(label or ()), agent, state, sort)
     ranks = ranking(sort, now=visit.now)
-    found = jobs.page_of_jobs(visit.ctx.store, query, ranking=ranks, number=page, limit=LINES)
-    recent = rows_of_jobs(visit, [line.view.job for line in found.lines])
+    jobs_page = jobs.page_of_jobs(visit.ctx.store, query, ranking=ranks, number=page, limit=LINES)
+    recent = rows_of_jobs(visit, [line.view.job for line in jobs_page.lines])
     view = {
-        "page": found,
+        "page": jobs_page,
         "query": query,
-        "rows": [_row(visit, line, recent[line.view.job.name]) for line in found.lines],
-        "states": list(_states(visit, query, found)),
-        "labels": list(_labels(visit, query, found)),
+        "rows": [_row(visit, line, recent[line.view.job.name]) for line in jobs_page.lines],
+        "states": list(_states(visit, query, jobs_page)),
+        "labels": list(_labels(visit, query, jobs_page)),
         "orders": ORDERS,
         "paused": pauses(visit.ctx.store).everything,
-        "before": _href(visit, query, page=found.number - 1) if found.number > 1 else "",
-        "after": _href(visit, query, page=found.number + 1) if found.number < found.pages else "",
+        "before": _href(visit, query, page=jobs_page.number - 1) if jobs_page.number > 1 else "",
+        "after": _href(visit, query, page=jobs_page.number + 1) if jobs_page.number < jobs_page.pages else "",
     }
     return visit.show("jobs.html", view, title="Jobs", section="jobs")
 
@@ -329,11 +329,11 @@ def show_one_job(
     visit: VisitOf, job: JobName, of: AskedOf, versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS
 ) -> Response:
     """Show a job."""
-    found = jobs.show_job(visit.ctx.store, job)
+    job_view = jobs.show_job(visit.ctx.store, job)
 
     def show(charts: int) -> Response:
-        details = JobDetails(visit, found, of, versions=versions, drawn=charts > 1)
-        return visit.show("job.html", details, title=found.job.name, section="jobs")
+        details = JobDetails(visit, job_view, of, versions=versions, drawn=charts > 1)
+        return visit.show("job.html", details, title=job_view.job.name, section="jobs")
 
     return fit(show, lines=2)
 
@@ -482,9 +482,9 @@ def _some(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tell_results(visit: PageContext, action: JobAction, results: Sequence[JobResult]) -> Response:
-    done = [one.job for one in results if one.told]
-    same = [one.job for one in results if not one.told and one.refusal is None]
-    refused = [f"{one.job}: {one.refusal.message}" for one in results if one.refusal is not None]
+    done = [job.job for job in results if job.told]
+    same = [job.job for job in results if not job.told and job.refusal is None]
+    refused = [f"{job.job}: {job.refusal.message}" for job in results if job.refusal is not None]
     word = DONE_WORDS[action]
     parts = [f"{counted(len(done), 'job')} {word}: {', '.join(_some(done))}" if done else f"no job {word}"]
     if same:

@@ -191,7 +191,7 @@ def show_overview(visit: VisitOf, of: AskedOf, span: Span = "12h", rows: Rows = 
     kept = {name: value for name, value in (("span", span if span != "12h" else ""), ("rows", rows)) if value}
     stats = overview_stats(visit, of, kept=kept) if visit.wants("figures", "charts") else None
 
-    found = look_over(
+    overview = look_over(
         visit.ctx.store,
         visit.ctx.state,
         beat=visit.health.heartbeat,
@@ -203,9 +203,9 @@ def show_overview(visit: VisitOf, of: AskedOf, span: Span = "12h", rows: Rows = 
     )
 
     def show(lanes: int) -> Response:
-        return _show(visit, of, span, rows, found=found, lanes=lanes, stats=stats)
+        return _show(visit, of, span, rows, found=overview, lanes=lanes, stats=stats)
 
-    return fit(show, lines=len(found.timeline.lanes) if found.timeline else 1)
+    return fit(show, lines=len(overview.timeline.lanes) if overview.timeline else 1)
 
 
 def _show(
@@ -244,10 +244,10 @@ def acknowledge_attention(visit: VisitOf) -> Response:
     if not topic or not mark:
         raise InvalidValue("no item is named", hint="reload the page")
     needs = needs_of(visit.ctx.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
-    found = [need for need in needs if need.attention.topic == topic]
-    same = [need for need in found if need.mark == mark]
+    attentions = [need for need in needs if need.attention.topic == topic]
+    same = [need for need in attentions if need.mark == mark]
     acknowledge(visit.ctx.store, same, needs=needs, actor=visit.ctx.actor, now=visit.now)
-    if not found:
+    if not attentions:
         return visit.done("this problem is resolved")
     if not same:
         return visit.done("it has changed meanwhile: check it again")

@@ -34,29 +34,29 @@ def show_queue(visit: VisitOf, limit: Annotated[int, Query(ge=1, le=MAX_LINES)] 
 
 def _show(visit: PageContext, *, limit: int) -> Response:
     zone, now, beat = visit.zone, visit.now, heartbeat(visit.ctx.state)
-    found, pools, aging = visit.ctx.store.read(
+    queue_view, pools, aging = visit.ctx.store.read(
         lambda db: (look_in(db, beat=beat, limit=limit, now=now), pool_views(db), queue.aging(db) is not None)
     )
-    more = found.ready_count > len(found.ready) or found.waiting_count > len(found.waiting)
+    more = queue_view.ready_count > len(queue_view.ready) or queue_view.waiting_count > len(queue_view.waiting)
     view = {
-        "queue": found,
+        "queue": queue_view,
         "ready": [
             {
                 "one": ready,
                 "path": _path(ready.run),
-                "why": hold_words(ready, found, zone=zone, now=now),
+                "why": hold_words(ready, queue_view, zone=zone, now=now),
                 "pools": draw_words(ready),
             }
-            for ready in found.ready
+            for ready in queue_view.ready
         ],
         "waiting": [
-            {"run": run, "path": _path(run), "why": waiting_words(run, found, zone=zone, now=now)}
-            for run in found.waiting
+            {"run": run, "path": _path(run), "why": waiting_words(run, queue_view, zone=zone, now=now)}
+            for run in queue_view.waiting
         ],
-        "ready_count": _counted(found.ready_count),
-        "waiting_count": _counted(found.waiting_count),
-        "head": hold_words(found.ready[0], found, zone=zone, now=now) if found.ready else "",
-        "gauges": _gauges(found, pools),
+        "ready_count": _counted(queue_view.ready_count),
+        "waiting_count": _counted(queue_view.waiting_count),
+        "head": hold_words(queue_view.ready[0], queue_view, zone=zone, now=now) if queue_view.ready else "",
+        "gauges": _gauges(queue_view, pools),
         "aged": aging,  # waiting raises priorities, so that nothing can be moved by hand
         "more": visit.href(PATH, limit=MAX_LINES) if more and limit == LINES else "",
         "left_out": more,
@@ -86,33 +86,33 @@ def _gauges(found: QueueView, pools: list[PoolView]) -> list[View]:
 @pages.show("/ui/queue/{run}")
 def show_queued_run(visit: VisitOf, run: RunName) -> Response:
     """Show the form that changes a queued run."""
-    found = show_run(visit.ctx.store, run)
-    if found.run.status is not Status.QUEUED:
-        raise InvalidValue(f"{found.run.handle} is no longer in the queue", hint="see the run")
+    run_view = show_run(visit.ctx.store, run)
+    if run_view.run.status is not Status.QUEUED:
+        raise InvalidValue(f"{run_view.run.handle} is no longer in the queue", hint="see the run")
     view = {
-        "run": found.run,
-        "path": _path(found.run),
-        "params": param_fields(found.spec.work, {**found.spec.work.params, **found.run.params}),
-        "frozen": found.run.first_dispatched_at is not None,  # params of a dispatched run never change
+        "run": run_view.run,
+        "path": _path(run_view.run),
+        "params": param_fields(run_view.spec.work, {**run_view.spec.work.params, **run_view.run.params}),
+        "frozen": run_view.run.first_dispatched_at is not None,  # params of a dispatched run never change
     }
-    return visit.show("queue_edit.html", view, title=f"Change {found.run.handle}", section="queue")
+    return visit.show("queue_edit.html", view, title=f"Change {run_view.run.handle}", section="queue")
 
 
 @pages.act("/ui/queue/{run}/edit", back=PATH)
 def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     """Change the params or the priority of a queued run."""
-    found = show_run(visit.ctx.store, run)
-    params = given_params(visit.form, found.spec.work, {**found.spec.work.params, **found.run.params})
+    run_view = show_run(visit.ctx.store, run)
+    params = given_params(visit.form, run_view.spec.work, {**run_view.spec.work.params, **run_view.run.params})
     written = visit.form.get("priority", "")
     try:
-        priority = int(written) if written.strip() else found.run.priority
+        priority = int(written) if written.strip() else run_view.run.priority
     except ValueError:
         hint = "write a whole number between -1000 and 1000"
         raise InvalidValue(f"{written[:40]!r} is not a priority", hint=hint) from None
-    if not params and priority == found.run.priority:
-        return visit.done(f"{found.run.handle} is unchanged", back=PATH)
-    changed = None if priority == found.run.priority else priority
-    edited = run_actions.edit_run(visit.ctx.store, found.run.id, params=params, priority=changed, now=visit.now)
+    if not params and priority == run_view.run.priority:
+        return visit.done(f"{run_view.run.handle} is unchanged", back=PATH)
+    changed = None if priority == run_view.run.priority else priority
+    edited = run_actions.edit_run(visit.ctx.store, run_view.run.id, params=params, priority=changed, now=visit.now)
     visit.ctx.wake()
     changes = [f"{name} = {edited.run.params[name]!r}" for name in sorted(params)]
     changes += [] if changed is None else [f"priority {priority}"]

@@ -88,15 +88,15 @@ def show_runs(
     cursor: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Show runs, newest first."""
-    found, query, problem = _found(visit, asked, each=each, cursor=cursor)
+    page, query, problem = _found(visit, asked, each=each, cursor=cursor)
 
     def show(runs: int) -> Response:
-        part = found if query is None else shorter(found, query, count=runs)
+        part = page if query is None else shorter(page, query, count=runs)
         first = _href(visit, asked, each=each) if cursor else ""
         view = {**_view(visit, asked, part, each=each), "problem": problem, "first": first}
         return visit.show("runs.html", view, title="Runs", section="runs")
 
-    return fit(show, lines=len(found.runs))
+    return fit(show, lines=len(page.runs))
 
 
 def _view(visit: PageContext, asked: RunsForm, found: RunsPage, *, each: bool) -> View:
@@ -206,29 +206,33 @@ def show_one_run(
 ) -> Response:
     """Show a run."""
     ctx = visit.ctx
-    found = show_run(ctx.store, run)
-    handle = found.run.handle
-    beside = ctx.store.read(partial(neighbours, run=found.run))
+    run_view = show_run(ctx.store, run)
+    handle = run_view.run.handle
+    beside = ctx.store.read(partial(neighbours, run=run_view.run))
     as_table = shown == "table"
-    following = [attempt for attempt in found.chain if attempt.attempt == found.run.attempt + 1]
-    written = _written(visit, found, lines=lines) if visit.wants("output") else Written()
+    following = [attempt for attempt in run_view.chain if attempt.attempt == run_view.run.attempt + 1]
+    written = _written(visit, run_view, lines=lines) if visit.wants("output") else Written()
     view = {
-        "view": found,
+        "view": run_view,
         "path": _page(handle),
-        "before": None if beside.before is None else f"{found.run.job}:{beside.before}",
-        "after": None if beside.after is None else f"{found.run.job}:{beside.after}",
-        "used": say_usage(found.run.usage) if found.run.usage else "",
-        "gantt": run_gantt(visit, found.run, path=_page(handle), as_table=as_table) if visit.wants("spans") else None,
-        "job_path": f"/ui/jobs/{segment(found.run.job)}",
-        "pairs": [pair for pair in words.run_pairs(found, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS],
-        "why": explain(ctx.store, found.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
-        "chain": found.chain if len(found.chain) > 1 else (),
-        "group": ctx.store.read(partial(group_around, run=found.run)),
-        "attempts": attempts_of(found.run, found.spec),
+        "before": None if beside.before is None else f"{run_view.run.job}:{beside.before}",
+        "after": None if beside.after is None else f"{run_view.run.job}:{beside.after}",
+        "used": say_usage(run_view.run.usage) if run_view.run.usage else "",
+        "gantt": run_gantt(visit, run_view.run, path=_page(handle), as_table=as_table)
+        if visit.wants("spans")
+        else None,
+        "job_path": f"/ui/jobs/{segment(run_view.run.job)}",
+        "pairs": [
+            pair for pair in words.run_pairs(run_view, zone=visit.zone, now=visit.now) if pair[0] not in OWN_PARTS
+        ],
+        "why": explain(ctx.store, run_view.run.id, state=ctx.state, now=visit.now) if visit.wants("why") else None,
+        "chain": run_view.chain if len(run_view.chain) > 1 else (),
+        "group": ctx.store.read(partial(group_around, run=run_view.run)),
+        "attempts": attempts_of(run_view.run, run_view.spec),
         "group_path": group_path,
         "successor": next(iter(following), None),
-        "transcript": _transcript(visit, found),
-        "files": _files(visit, found) if visit.wants("files") else (),
+        "transcript": _transcript(visit, run_view),
+        "files": _files(visit, run_view) if visit.wants("files") else (),
     }
 
     def show(count: int) -> Response:
@@ -240,15 +244,15 @@ def show_one_run(
 def _written(visit: PageContext, found: RunView, *, lines: int) -> Written:
     ctx = visit.ctx
     fetch_output(ctx.store, ctx.state, found)
-    shown = timed_lines(ctx.state, found, lines=lines + 1)
-    path, more = _page(found.run.handle), len(shown) > lines
+    timed_line_list = timed_lines(ctx.state, found, lines=lines + 1)
+    path, more = _page(found.run.handle), len(timed_line_list) > lines
     return Written(
-        lines=tuple(styled_lines(cut(line.text, LONGEST_LINE) for line in shown[-lines:])),
-        times=tuple(clock_time(line.at, visit.zone) if line.at else "" for line in shown[-lines:]),
+        lines=tuple(styled_lines(cut(line.text, LONGEST_LINE) for line in timed_line_list[-lines:])),
+        times=tuple(clock_time(line.at, visit.zone) if line.at else "" for line in timed_line_list[-lines:]),
         cut=more,
-        why="" if shown else why_no_output(ctx.state, found, now=visit.now) or "",
+        why="" if timed_line_list else why_no_output(ctx.state, found, now=visit.now) or "",
         more=visit.href(path, lines=min(lines * 4, MAX_LINES)) if more and lines < MAX_LINES else "",
-        all=visit.href(f"/api/v1/runs/{segment(found.run.handle)}/output") if shown else "",
+        all=visit.href(f"/api/v1/runs/{segment(found.run.handle)}/output") if timed_line_list else "",
     )
 
 
@@ -256,8 +260,8 @@ def _transcript(visit: PageContext, found: RunView) -> object | None:
     """Return the last turns of an agent's run; None for other work, or without a turn."""
     if found.spec.work.agent is None or found.run.started_at is None or not visit.wants("transcript"):
         return None
-    whole = transcript_of(visit.ctx.state, found, size=TRANSCRIPT_SIZE, limit=TRANSCRIPT_TEXT)
-    return whole if whole.turns else None
+    transcript = transcript_of(visit.ctx.state, found, size=TRANSCRIPT_SIZE, limit=TRANSCRIPT_TEXT)
+    return transcript if transcript.turns else None
 
 
 FILES_SHOWN = 30
@@ -320,27 +324,27 @@ def compare_runs(
 @pages.show("/ui/runs/{run}/changes")
 def show_changes(visit: VisitOf, run: RunName) -> Response:
     """Show what a run of an agent changed in its worktree."""
-    found = show_run(visit.ctx.store, run)
-    tree = found.worktree
-    made = WorktreeChanges(problem="it has no worktree") if tree is None else worktree_changes(tree)
-    lines = made.patch.splitlines()
-    files = made.files
+    run_view = show_run(visit.ctx.store, run)
+    tree = run_view.worktree
+    changes = WorktreeChanges(problem="it has no worktree") if tree is None else worktree_changes(tree)
+    lines = changes.patch.splitlines()
+    files = changes.files
     view = {
-        "run": found.run,
-        "path": _page(found.run.handle),
+        "run": run_view.run,
+        "path": _page(run_view.run.handle),
         "tree": tree,
-        "problem": made.problem,
+        "problem": changes.problem,
         "files": files[:CHANGED_FILES],
         "more_files": max(len(files) - CHANGED_FILES, 0),
         "count": len(files),
-        "insertions": sum(one.insertions or 0 for one in files),
-        "deletions": sum(one.deletions or 0 for one in files),
+        "insertions": sum(change.insertions or 0 for change in files),
+        "deletions": sum(change.deletions or 0 for change in files),
     }
 
     def show(count: int) -> Response:
         shown = [_diff_line(line, head=line.startswith(_HEADS)) for line in lines[:count]]
-        rest = {"lines": shown, "cut": made.cut or count < len(lines)}
-        return visit.show("changes.html", {**view, **rest}, title=f"Changes of {found.run.handle}", section="runs")
+        rest = {"lines": shown, "cut": changes.cut or count < len(lines)}
+        return visit.show("changes.html", {**view, **rest}, title=f"Changes of {run_view.run.handle}", section="runs")
 
     return fit(show, lines=len(lines))
 

@@ -50,10 +50,10 @@ class Asked(Struct, frozen=True):
             return range_of(self.preset or default, "", "", tz=tz, now=now)
         since = self.since or self.until
         until = self.until or since
-        whole = range_of("", since, "", tz=tz, now=now)
+        stat_range = range_of("", since, "", tz=tz, now=now)
         ends = range_of("", until, "", tz=tz, now=now).since + ONE_DAY if self.until else now
-        step = Step.HOUR if min(ends, now) - whole.since <= 3 * ONE_DAY else Step.DAY
-        return StatRange(CUSTOM, whole.since, min(max(ends, whole.since), now), step, tz)
+        step = Step.HOUR if min(ends, now) - stat_range.since <= 3 * ONE_DAY else Step.DAY
+        return StatRange(CUSTOM, stat_range.since, min(max(ends, stat_range.since), now), step, tz)
 
     def query(self) -> dict[str, str]:
         """Return what keeps the time in an address."""
@@ -137,18 +137,18 @@ WORSE = 1.5
 
 def overview_stats(visit: PageContext, of: Asked, *, kept: Mapping[str, str]) -> View:
     """Return the figures and charts of the overview."""
-    found = of.range(visit, "24h")
-    whole = stats.overview(visit.ctx.store, found, now=visit.now)
-    steps = names_of(whole.points, found)
+    stat_range = of.range(visit, "24h")
+    whole = stats.overview(visit.ctx.store, stat_range, now=visit.now)
+    steps = names_of(whole.points, stat_range)
     return {
-        "title": f"The last {_PRESET_NAMES[found.name]}" if found.name != CUSTOM else "The chosen time",
+        "title": f"The last {_PRESET_NAMES[stat_range.name]}" if stat_range.name != CUSTOM else "The chosen time",
         "figures": [_strip_figure(one) for one in whole.compared if one.name in _SAID],
         "charts": [
             charts.bars("throughput", "Throughput", steps=steps, series=_by_status(whole.points)),
-            *_queue(whole.points, steps, found),
+            *_queue(whole.points, steps, stat_range),
         ],
         "counted_from": whole.counted_from,
-        "ranges": picker(visit, of, found, "/", kept),
+        "ranges": picker(visit, of, stat_range, "/", kept),
         "as_table": of.as_table,
         "to": toggle(visit, of, "/", kept),
     }
@@ -209,8 +209,8 @@ DAY_ORDER = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
 
 def day_of(tally: Tally, words: str) -> Day:
     """Return the block of a day in a strip."""
-    found = parts(tally)
-    kinds = {status.lower(): found.count(status) for status in DAY_ORDER}
+    tallies = parts(tally)
+    kinds = {status.lower(): tallies.count(status) for status in DAY_ORDER}
     told = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number)
     kind = "none"
     if kinds["failed"]:
@@ -224,8 +224,8 @@ def day_of(tally: Tally, words: str) -> Day:
 
 def rows_of_jobs(visit: PageContext, found: Sequence[Job]) -> dict[str, View]:
     """Return the last 14 days of some jobs, by name: a strip, the success rate, durations and cost."""
-    whole = between(visit.now - (stats.STRIP_DAYS - 1) * ONE_DAY, visit.now, tz="UTC")
-    each = visit.ctx.store.read(lambda db: stats.stats_of(db, found, whole, now=visit.now))
+    stat_range = between(visit.now - (stats.STRIP_DAYS - 1) * ONE_DAY, visit.now, tz="UTC")
+    each = visit.ctx.store.read(lambda db: stats.stats_of(db, found, stat_range, now=visit.now))
     return {one.job.name: _job_row(visit, one) for one in each}
 
 
@@ -246,16 +246,16 @@ def _job_row(visit: PageContext, one: stats.JobStats) -> View:
 
 def job_stats(visit: PageContext, of: Asked, name: str) -> View:
     """Return the statistics of a job."""
-    found = of.range(visit, "30d")
-    whole = stats.of_job(visit.ctx.store, name, found, now=visit.now)
-    steps = names_of(whole.points, found)
+    stat_range = of.range(visit, "30d")
+    whole = stats.of_job(visit.ctx.store, name, stat_range, now=visit.now)
+    steps = names_of(whole.points, stat_range)
     each = [figures(point.tally) for point in whole.points]
-    places = [(charts.place_of(change.at, found.since, found.until), change) for change in whole.changes]
+    places = [(charts.place_of(change.at, stat_range.since, stat_range.until), change) for change in whole.changes]
     marks = [Mark(place, f"definition {change.version} since {change.at:%d %b}") for place, change in places]
     durations = _half_and_most([one.duration_p50 for one in each], [one.duration_p95 for one in each])
     lateness = _half_and_most([one.lateness_p50 for one in each], [one.lateness_p95 for one in each])
     return {
-        "ranges": picker(visit, of, found, "", {}),
+        "ranges": picker(visit, of, stat_range, "", {}),
         "figures": _job_figures(whole.figures),
         "year": _year(whole.year),
         "charts": [
@@ -288,7 +288,8 @@ def _year(days: Sequence[Point]) -> Chart:
     drawn = [(day.at, day_of(day.tally, f"{day.at:%a} {day.at.day} {day.at:%b %Y}")) for day in days]
     each = [(day, parts(day.tally)) for day in days if day.tally]
     rows = tuple(
-        (f"{day.at:%Y-%m-%d}", *(f"{found.count(status):,}" for status in DAY_ORDER)) for day, found in reversed(each)
+        (f"{day.at:%Y-%m-%d}", *(f"{tallies.count(status):,}" for status in DAY_ORDER))
+        for day, tallies in reversed(each)
     )
     return charts.year("year", "Year", drawn, ChartTable(("Day", "Completed", "Failed", "Skipped", "Cancelled"), rows))
 
@@ -337,8 +338,8 @@ def show_costs(
     unit: Annotated[CostUnit, Query()] = CostUnit.USD,
 ) -> Response:
     """Show what runs cost by step, divided by model, agent or job."""
-    found = of.range(visit, "30d")
-    paid = costs(visit.ctx.store, found, by=by, unit=unit, now=visit.now)
+    stat_range = of.range(visit, "30d")
+    paid = costs(visit.ctx.store, stat_range, by=by, unit=unit, now=visit.now)
     kept = {"by": by.value, "unit": unit.value}
     keep = {**kept, **of.query(), **({"as": "table"} if of.as_table else {})}
     say = _say_unit(unit)
@@ -348,9 +349,9 @@ def show_costs(
         return {"name": name, "href": visit.href(COSTS, **{**keep, key: value}), "chosen": kept[key] == value}
 
     view = {
-        "ranges": picker(visit, of, found, COSTS, kept),
-        "divisions": [choice(f"By {one.value}", "by", one.value) for one in CostBy],
-        "units": [choice(TITLES[one], "unit", one.value) for one in CostUnit],
+        "ranges": picker(visit, of, stat_range, COSTS, kept),
+        "divisions": [choice(f"By {cost_by.value}", "by", cost_by.value) for cost_by in CostBy],
+        "units": [choice(TITLES[cost_unit], "unit", cost_unit.value) for cost_unit in CostUnit],
         "figures": _cost_figures(paid, say),
         "chart": _cost_chart(paid, say),
         "by": by.value,
@@ -367,7 +368,9 @@ def show_costs(
             }
             for at, part in enumerate(paid.parts)
         ],
-        "expensive": [{"run": one.run, "cost": say_money(one.usd)} for one in paid.expensive],
+        "expensive": [
+            {"run": expensive_run.run, "cost": say_money(expensive_run.usd)} for expensive_run in paid.expensive
+        ],
         "csv": visit.href(f"{COSTS}.csv", **kept, **of.query()),
         "as_table": of.as_table,
         "to": toggle(visit, of, COSTS, kept),

@@ -61,11 +61,11 @@ def show_doctor(visit: VisitOf) -> Response:
 
     context = visit.ctx.context
     place = ProjectPaths(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
-    found = examine(place, context.environ, clock=context.clock)
+    findings = examine(place, context.environ, clock=context.clock)
     order = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.OK)
-    problems, warnings = (sum(finding.level is level for finding in found) for level in order[:2])
+    problems, warnings = (sum(finding.level is level for finding in findings) for level in order[:2])
     view = {
-        "findings": sorted(found, key=lambda finding: order.index(finding.level)),
+        "findings": sorted(findings, key=lambda finding: order.index(finding.level)),
         "levels": LEVELS,
         "problems": counted(problems, "problem"),
         "warnings": counted(warnings, "warning"),
@@ -112,9 +112,9 @@ def retry_sent(visit: VisitOf) -> Response:
     if not chosen and not failed:
         raise InvalidValue("no notification is named", hint="reload the page")
     names = [chosen] if chosen else []
-    found = retry_deliveries(visit.ctx.store, names, failed=failed, now=visit.now, dry_run=False)
+    deliveries = retry_deliveries(visit.ctx.store, names, failed=failed, now=visit.now, dry_run=False)
     visit.ctx.wake()
-    what = counted(len(found), "notification is", "notifications are")
+    what = counted(len(deliveries), "notification is", "notifications are")
     return visit.done(f"{what} resent", back="/ui/system")
 
 

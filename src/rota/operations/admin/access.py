@@ -146,14 +146,14 @@ def know_token(token: str, given: str) -> Caller | None:
     """Return the caller of a token, or None; compare in constant time."""
     if hmac.compare_digest(_digest(given), _digest(token)):
         return Caller(OWNER, Scope.ADMIN)
-    found = _MADE.fullmatch(given)
-    if found is None:
+    match = _MADE.fullmatch(given)
+    if match is None:
         return None
-    scope, name = Scope(found[1]), found[2]
+    scope, name = Scope(match[1]), match[2]
     if name.casefold() in RESERVED:
         return None  # an earlier version made such tokens
     expected = _signed(token, f"token:{scope}:{name}")
-    return Caller(name, scope) if hmac.compare_digest(_digest(found[3]), _digest(expected)) else None
+    return Caller(name, scope) if hmac.compare_digest(_digest(match[3]), _digest(expected)) else None
 
 
 def owner() -> Caller:
@@ -172,17 +172,17 @@ def make_session(token: str, caller: Caller, *, now: datetime) -> str:
 
 def know_session(token: str, given: str, *, now: datetime, ended: Container[str] = ()) -> Caller | None:
     """Return the caller of a session cookie; None if it is invalid or expired. `ended` are nonces of logouts."""
-    found = _SESSION.fullmatch(given)
-    if found is None or found[2] in ended:
+    match = _SESSION.fullmatch(given)
+    if match is None or match[2] in ended:
         return None
     told, _, sign = given.rpartition(".")
     if not hmac.compare_digest(_digest(sign), _digest(_signed(token, f"session:{told}"))):
         return None
-    if from_ms(int(found[1])) <= now:
+    if from_ms(int(match[1])) <= now:
         return None
-    if found[4] == "p":
-        return Caller(bytes.fromhex(found[5]).decode(), Scope(found[3]), browser=True, person=True)
-    return Caller(found[5], Scope(found[3]), browser=True, token=int(found[4]) if found[4] else None)
+    if match[4] == "p":
+        return Caller(bytes.fromhex(match[5]).decode(), Scope(match[3]), browser=True, person=True)
+    return Caller(match[5], Scope(match[3]), browser=True, token=int(match[4]) if match[4] else None)
 
 
 def nonce_of(session: str) -> tuple[str, int]:

@@ -206,9 +206,9 @@ def restore(
         raise StateExists(str(place.state))
     with _staging(place.state, dry_run=dry_run) as staging:
         manifest = _unpack(archive, staging)
-        told = _prepare(staging, manifest, place=place, now=clock.now())
+        note = _prepare(staging, manifest, place=place, now=clock.now())
         if dry_run:
-            return _restored(told, place, manifest, now=clock.now(), aside=None)
+            return _restored(note, place, manifest, now=clock.now(), aside=None)
         lock = take_serve_lock(place.state)
         try:
             _refuse_ticks(place.state)
@@ -216,7 +216,7 @@ def restore(
             _put_in_place(staging, place)
         finally:
             lock.release()
-    return _restored(told, place, manifest, now=clock.now(), aside=aside)
+    return _restored(note, place, manifest, now=clock.now(), aside=aside)
 
 
 def _refuse_ticks(state: Path) -> None:

@@ -87,10 +87,10 @@ def _machine() -> Iterator[Finding]:
 def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -> Iterator[Finding]:
     beat = heartbeat(place.state)
     yield from _folder(place.state)
-    loaded, told = _configuration(place, environ, clock=clock)
+    loaded, findings = _configuration(place, environ, clock=clock)
     settings = loaded.declared.settings.scheduler if loaded else SchedulerSettings()
     yield from judge_limits(*map(_soft_limit, ("RLIMIT_NOFILE", "RLIMIT_NPROC")), slots=settings.concurrency)
-    yield from told
+    yield from findings
     specs = loaded.declared.jobs if loaded else ()
     yield from _paths(specs, beat, environ)
     yield from _sandboxes(specs)
@@ -127,11 +127,11 @@ def file_system(path: Path) -> str:
 
 
 def _permissions(path: Path, *, needed: bool) -> Iterator[Finding]:
-    found = path.stat()
-    if found.st_uid != os.geteuid():
-        text = f"{path} belongs to user {found.st_uid}, you are {os.geteuid()}"
+    stat = path.stat()
+    if stat.st_uid != os.geteuid():
+        text = f"{path} belongs to user {stat.st_uid}, you are {os.geteuid()}"
         yield Finding("permissions", Severity.WARNING, text, "run rota as its owner: rota creates files beside it")
-    yield judge_mode(path, found.st_mode, needed=needed)
+    yield judge_mode(path, stat.st_mode, needed=needed)
 
 
 def _configuration(
@@ -140,8 +140,8 @@ def _configuration(
     try:
         loaded = load_project(place.folder, environ, state=place.state, now=clock.now())
     except FileProblems as error:
-        told = [Finding("file", Severity.PROBLEM, str(problem), "rota check") for problem in error.problems]
-        return None, told
+        findings = [Finding("file", Severity.PROBLEM, str(problem), "rota check") for problem in error.problems]
+        return None, findings
     except RotaError as error:
         return None, [Finding("file", Severity.PROBLEM, error.message, error.hint)]
     declared = loaded.declared
@@ -269,14 +269,14 @@ def _chats(
     post = ThreadedPost(settings, _environ_of(beat.pid) or environ)
     for name, target in bots.values():
         try:
-            found = post.check(target)
+            delivery = post.check(target)
         except SecretMissing:
             continue
-        if found.ok:
-            yield Finding("chats", Severity.OK, f"{name}: {found.message} answers")
+        if delivery.ok:
+            yield Finding("chats", Severity.OK, f"{name}: {delivery.message} answers")
         else:
             hint = "check the token with `rota notify test`, and the network"
-            yield Finding("chats", Severity.PROBLEM, f"{name}: {found.error}", hint)
+            yield Finding("chats", Severity.PROBLEM, f"{name}: {delivery.error}", hint)
 
 
 def _environ_of(pid: int | None) -> Mapping[str, str]:
@@ -342,9 +342,9 @@ def _server(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[F
 
 def _machines(db: Database, *, state: Path, beat: Heartbeat) -> list[Finding]:
     """Report other machines that serve this database; one is enough."""
-    there = [one for one in worker_states(db, state) if one.kinds and not one.here]
-    serving = [_called(one.worker) for one in there if FIRES.intersection(one.kinds)]
-    claiming = [_called(one.worker) for one in there if not FIRES.intersection(one.kinds)]
+    there = [worker for worker in worker_states(db, state) if worker.kinds and not worker.here]
+    serving = [_called(worker.worker) for worker in there if FIRES.intersection(worker.kinds)]
+    claiming = [_called(worker.worker) for worker in there if not FIRES.intersection(worker.kinds)]
     return judge_machines(serving, claiming, here=beat.liveness is not Liveness.DEAD)
 
 
@@ -377,18 +377,18 @@ def _file(place: ProjectPaths, *, clock: Clock) -> Iterator[Finding]:
 
 def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
     last = db.row("process_last", limit=1)
-    found = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
+    findings = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
     everything = everything_paused(db)
     if everything is not None and everything.reason == REASON:
         text = "everything is paused: the scheduler crashed repeatedly"
-        found.append(
+        findings.append(
             Finding("scheduler", Severity.PROBLEM, text, "find the cause in the log, then `rota resume --all`")
         )
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
-        found.append(Finding("scheduler", Severity.NOTE, f"everything is paused{why}", "rota resume --all"))
-    found += left_behind_findings(db, state)
-    return [*found, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
+        findings.append(Finding("scheduler", Severity.NOTE, f"everything is paused{why}", "rota resume --all"))
+    findings += left_behind_findings(db, state)
+    return [*findings, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
 
 
 def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
@@ -406,12 +406,12 @@ def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
 
 def _worktrees(db: Database) -> Iterator[Finding]:
     """Report the number of kept worktrees, and how to remove them: rota never removes work."""
-    kept = [one for one in kept_worktrees(db) if os.path.isdir(one.path)]
-    if not kept:
+    worktrees = [worktree for worktree in kept_worktrees(db) if os.path.isdir(worktree.path)]
+    if not worktrees:
         return
-    shown = ", ".join(f"{one.branch} ({one.kept_why})" for one in kept[:NAMES_SHOWN])
-    text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{and_more(kept, NAMES_SHOWN)}"
-    first = kept[0].handle
+    shown = ", ".join(f"{worktree.branch} ({worktree.kept_why})" for worktree in worktrees[:NAMES_SHOWN])
+    text = f"{len(worktrees)} kept in {os.path.dirname(worktrees[0].path)}: {shown}{and_more(worktrees, NAMES_SHOWN)}"
+    first = worktrees[0].handle
     remedy = f"`rota worktrees` lists them; `rota worktrees merge {first}`, or `rota worktrees discard {first}`"
     yield Finding("worktrees", Severity.NOTE, text, remedy)
 
@@ -434,8 +434,8 @@ def _agents(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Cl
     """Look at the agents of this project as their runs would find them, then at others on PATH."""
     views = _configured(place, environ, clock=clock)
     others = found_agents(environ, but={view.known.adapter for view in views})
-    known = [*map(_used, views), *map(_agent, others)]
-    return known or [Finding("agents", Severity.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
+    findings = [*map(_used, views), *map(_agent, others)]
+    return findings or [Finding("agents", Severity.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
 
 
 def _configured(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Clock) -> tuple[AgentView, ...]:
@@ -449,9 +449,9 @@ def _configured(place: ProjectPaths | None, environ: Mapping[str, str], *, clock
 
 def _used(view: AgentView) -> Finding:
     """Judge an agent of this project: a broken agent is a problem if an enabled job uses it."""
-    name, found = view.known.name, view.found
-    program = found.name if view.known.adapter == name else f"{name} ({view.known.adapter})"
-    finding = _agent(replace(found, name=program))
+    name, probe = view.known.name, view.found
+    program = probe.name if view.known.adapter == name else f"{name} ({view.known.adapter})"
+    finding = _agent(replace(probe, name=program))
     if finding.level is Severity.OK:
         return finding
     return replace(finding, level=Severity.PROBLEM if view.known.enabled else Severity.NOTE, remedy=view.remedy)

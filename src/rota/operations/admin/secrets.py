@@ -211,8 +211,8 @@ def drop_secret(state: Path, name: str, *, dry_run: bool = False) -> None:
 
 
 def _assigns(line: str, name: str) -> bool:
-    found = _ASSIGNS.match(line)
-    return found is not None and found[1] == name
+    match = _ASSIGNS.match(line)
+    return match is not None and match[1] == name
 
 
 def _quoted(value: str) -> str:

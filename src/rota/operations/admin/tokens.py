@@ -86,9 +86,9 @@ def create_token(
             hint = f"revoke it with `rota token revoke {name}`, or choose another name"
             raise InvalidValue(f"there is {what} named {name!r}", hint=hint)
         tokens.insert(db, name=name, scope=scope, digest=hash_of(text), by=by, now=now, expires_at=until)
-        made = tokens.by_name(db, name)
-        assert made is not None
-        return made
+        access_token = tokens.by_name(db, name)
+        assert access_token is not None
+        return access_token
 
     return NewToken(text, rolled_back(store, create) if dry_run else store.write(create))
 

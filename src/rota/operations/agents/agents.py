@@ -65,7 +65,7 @@ class NamedAgent(Struct, frozen=True):
     def providers(self) -> tuple[str, ...]:
         """Its providers: one, or one for each model of a list."""
         works = [spec.work.agent for spec in self.specs if spec.work.agent is not None]
-        listed = [one.provider for work in works for one in work.choices if one.agent == self.name]
+        listed = [choice.provider for work in works for choice in work.choices if choice.agent == self.name]
         return tuple(dict.fromkeys([self.provider, *listed]))
 
     @property
@@ -157,8 +157,8 @@ def _subscriptions(store: Store | None, agents: Sequence[NamedAgent], *, now: da
         if name
     }
     mine = {subscription_of(name) for agent in agents for name in agent.providers}
-    found = store.read(partial(subscription_views, now=now, providers=telling))
-    return tuple(one for one in found if one.provider in mine)
+    subscriptions = store.read(partial(subscription_views, now=now, providers=telling))
+    return tuple(subscription for subscription in subscriptions if subscription.provider in mine)
 
 
 def known_agents(
@@ -330,15 +330,15 @@ def agents_json(view: AgentsView) -> dict[str, Any]:
     """Return the agents as JSON."""
     return {
         "agents": [_agent_json(agent) for agent in view.agents],
-        "subscriptions": [subscription_json(one) for one in view.subscriptions],
+        "subscriptions": [subscription_json(subscription) for subscription in view.subscriptions],
         "problem": view.problem,
     }
 
 
 def _certified(view: AgentView) -> bool | None:
     """Return whether the installed version is certified; None: no attempt was made."""
-    made = view.certified
-    return None if made is None else made.passed and made.version == view.found.version
+    certification = view.certified
+    return None if certification is None else certification.passed and certification.version == view.found.version
 
 
 def _agent_json(view: AgentView) -> dict[str, Any]:

@@ -274,19 +274,19 @@ def certify_agents(
     tell: Callable[[str, str], None],
 ) -> list[Certification]:
     """Try each program on the acts that `access: read` forbids, and store the outcome; `tell` gets agent and class."""
-    made: list[Certification] = []
+    certifications: list[Certification] = []
     for view in views:
-        known = view.known
-        if known.kind is None or known.adapter in [one.adapter for one in made]:
+        agent = view.known
+        if agent.kind is None or agent.adapter in [certification.adapter for certification in certifications]:
             continue
         _refuse_unready(view)
-        whole = environment_of(known, environ, place)
+        whole = environment_of(agent, environ, place)
         env = {name: whole[name] for name in PASSED_ON if name in whole}
-        attempts = certify(known.kind, env, tell=lambda each, name=known.name: tell(name, each))  # type: ignore[misc]
-        outcome = Certification(known.adapter, view.found.version, clock(), attempts)
+        attempts = certify(agent.kind, env, tell=lambda each, name=agent.name: tell(name, each))  # type: ignore[misc]
+        outcome = Certification(agent.adapter, view.found.version, clock(), attempts)
         store.write(lambda db, outcome=outcome: _save(db, outcome))  # type: ignore[misc]
-        made.append(outcome)
-    return made
+        certifications.append(outcome)
+    return certifications
 
 
 def _save(db: Database, made: Certification) -> None:
@@ -344,4 +344,7 @@ def certification_json(made: Certification | None, version: str) -> Certificatio
 
 def certified_json(made: Sequence[Certification]) -> dict[str, Any]:
     """Return new certifications as JSON."""
-    return {"ok": all(one.passed for one in made), "certified": [certification_json(one, one.version) for one in made]}
+    return {
+        "ok": all(certification.passed for certification in made),
+        "certified": [certification_json(certification, certification.version) for certification in made],
+    }

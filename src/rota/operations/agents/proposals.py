@@ -49,9 +49,9 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, pol
     _refuse_double(db, spec, maker=maker, now=now)
     if alive is not None and alive.spec == spec and (alive.provisional_at is not None) is provisional:
         return Put(alive, "unchanged")
-    made = Provenance(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
-    made = alive.made if alive is not None and alive.made is not None else made
-    job_id = _store(db, spec, stored, made=made, provisional=provisional, now=now)
+    provenance = Provenance(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
+    provenance = alive.made if alive is not None and alive.made is not None else provenance
+    job_id = _store(db, spec, stored, made=provenance, provisional=provisional, now=now)
     if alive is None:
         jobs.count_making(db, maker.name, "job", now=now, since=now - HOUR)
     done: Done = "created" if alive is None else "changed"

@@ -39,8 +39,8 @@ class KeptWorktree(Struct, frozen=True):
 
 def list_worktrees(store: Store, *, scope: str = "") -> list[KeptWorktree]:
     """Return the kept worktrees, oldest first, each inspected by git."""
-    kept = store.read(work_items.kept_worktrees)
-    return [_inspect(tree) for tree in kept if in_scope(tree.handle.rpartition(":")[0], scope)]
+    worktrees = store.read(work_items.kept_worktrees)
+    return [_inspect(tree) for tree in worktrees if in_scope(tree.handle.rpartition(":")[0], scope)]
 
 
 def _inspect(tree: Worktree) -> KeptWorktree:
@@ -111,16 +111,16 @@ def show_worktree(store: Store, handle: str) -> KeptWorktree:
 
 def find_worktree(db: Database, handle: str) -> Worktree:
     """Return the kept worktree of a run, of a direct call, or that a run goes on in."""
-    kept = work_items.kept_worktrees(db)
-    named = next((tree for tree in kept if handle in (tree.handle, tree.run_id)), None)
+    worktrees = work_items.kept_worktrees(db)
+    named = next((tree for tree in worktrees if handle in (tree.handle, tree.run_id)), None)
     if named is not None:
         return named
     run = find_run(db, handle)
     path = (workspace_of(run) or {}).get("path")
-    found = next((tree for tree in kept if tree.path == path), None)
-    if found is None:
+    worktree = next((tree for tree in worktrees if tree.path == path), None)
+    if worktree is None:
         raise WorktreeRefused(run.handle, "has no kept worktree", hint=LIST_HINT)
-    return found
+    return worktree
 
 
 def _refuse_busy(db: Database, tree: Worktree) -> None:
@@ -152,8 +152,8 @@ def merge_worktree(
 
     `message`: commit changes in the worktree first. Refuse what would conflict, lose work or change the project's file.
     """
-    kept = show_worktree(store, handle)
-    tree, content = kept.tree, _readable(kept)
+    worktree = show_worktree(store, handle)
+    tree, content = worktree.tree, _readable(worktree)
     store.read(lambda db: _refuse_busy(db, tree))
     if content.uncommitted and not message.strip():
         count = f"{content.uncommitted} {'file' if content.uncommitted == 1 else 'files'}"
@@ -162,20 +162,20 @@ def merge_worktree(
     into = _target(tree)
     head = _head(tree, content)
     if dry_run and content.uncommitted:
-        return Merged(kept, into, None)  # what a merge of these changes does is known when they are committed
+        return Merged(worktree, into, None)  # what a merge of these changes does is known when they are committed
     if content.uncommitted:
         head = git.commit_all(tree.path, message)
     if head == tree.base:
         raise WorktreeRefused(tree.handle, "has no work to merge", hint=f"`rota worktrees discard {tree.handle}`")
     _refuse_merge(tree, head, place=place, yes=yes)
     if dry_run:
-        return Merged(kept, into, None)
+        return Merged(worktree, into, None)
     _refuse_late(tree, head)
     commit = git.merge(tree.repository, head, message=f"Merge {tree.branch} of {tree.handle}")
     _record(store, tree, "worktree_merged", now=now, into=into, commit=commit)
     git.drop(tree.repository, tree.path, branch=tree.branch)
     store.write(partial(work_items.forget_worktree, worktree=tree))
-    return Merged(kept, into, commit)
+    return Merged(worktree, into, commit)
 
 
 def _readable(kept: KeptWorktree) -> WorktreeContent:
@@ -249,8 +249,8 @@ def discard_worktree(store: Store, place: ProjectPaths, handle: str, *, now: dat
 
     The commit of the branch is in the audit log: until git collects it, `git branch NAME COMMIT` brings it back.
     """
-    kept = show_worktree(store, handle)
-    tree = kept.tree
+    worktree = show_worktree(store, handle)
+    tree = worktree.tree
     store.read(lambda db: _refuse_busy(db, tree))
     if not os.path.lexists(tree.path) and store.read(is_shared):
         hint = "discard it on the machine that has it"
@@ -263,7 +263,7 @@ def discard_worktree(store: Store, place: ProjectPaths, handle: str, *, now: dat
         _delete(tree, place)
     _record(store, tree, "worktree_discarded", now=now, commit=commit)
     store.write(partial(work_items.forget_worktree, worktree=tree))
-    return kept
+    return worktree
 
 
 def _delete(tree: Worktree, place: ProjectPaths) -> None:

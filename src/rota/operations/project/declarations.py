@@ -598,9 +598,9 @@ class Sdk:
         """Ask a person for a run; return the answer to the same question of an earlier run, None before that."""
         wanted = Asking(question, choices, timeout, default)
         author = replace(self._maker or Author(), run_id=run_id)
-        asked = self._store.write(partial(ask_person, author=author, wanted=wanted, now=self._clock.now()))
+        stored_question = self._store.write(partial(ask_person, author=author, wanted=wanted, now=self._clock.now()))
         wake(self._state)
-        return asked.question.answer
+        return stored_question.question.answer
 
     def run(self, run: str) -> dict[str, Any]:
         """Return a run by its handle, `backup:112` or `backup`, the newest one, or by its identifier."""

@@ -265,7 +265,10 @@ def check_draft(shop: DraftValidator, draft: Draft, *, now: datetime, replacing:
 def save_draft(shop: DraftValidator, checked: CheckedDraft, *, now: datetime, new: bool) -> JobView:
     """Store a valid draft as a job of the API; raise FileProblems for an invalid one."""
     if checked.spec is None:
-        problems = [Problem(one.message, "invalid_value", at=(one.field,), hint=one.hint) for one in checked.troubles]
+        problems = [
+            Problem(problem.message, "invalid_value", at=(problem.field,), hint=problem.hint)
+            for problem in checked.troubles
+        ]
         raise FileProblems(problems)
     return put(shop.store, checked.spec, new=new, now=now)[0]
 
@@ -295,8 +298,8 @@ def _others(draft: Draft) -> tuple[Mapping[str, Any], list[DraftProblem]]:
     try:
         document = parse(draft.others.encode("utf-8", "replace"))
     except FileProblems as error:
-        return {}, [_in_others(one) for one in error.problems]
-    return document.data, [_in_others(one) for one in document.problems]
+        return {}, [_in_others(problem) for problem in error.problems]
+    return document.data, [_in_others(problem) for problem in document.problems]
 
 
 def _in_others(problem: Problem) -> DraftProblem:
@@ -320,7 +323,7 @@ def _read(shop: DraftValidator, name: str, keys: Mapping[str, Any]) -> tuple[Job
     try:
         return read_job(name, keys, folder=shop.folder, state=shop.state, environ=shop.environ), []
     except FileProblems as error:
-        return None, [_trouble(one, name) for one in error.problems]
+        return None, [_trouble(problem, name) for problem in error.problems]
     except RotaError as error:
         return None, [DraftProblem("", error.message, error.hint or "")]
 
@@ -329,7 +332,7 @@ def _trouble(problem: Problem, name: str) -> DraftProblem:
     """Return a problem at the form field of its key."""
     below = problem.path.removeprefix("jobs").removeprefix(f".{name}").lstrip(".")
     key = below.partition(".")[0].partition("[")[0]
-    known = {one.name for one in fields(Draft)}
+    known = {field.name for field in fields(Draft)}
     if not key:
         return DraftProblem("name" if "name" in problem.message else "work", problem.message, problem.hint)
     place = _PLACES.get(key, key)

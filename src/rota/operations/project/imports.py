@@ -93,36 +93,36 @@ def import_files(
     translate = getattr(import_module(f"rota.declare.importers.{chosen.module}"), chosen.function)
     if kind == "crontab":
         translate = partial(translate, system=system, several=len(inputs) > 1)
-    sources = [Source(one.file, one.content, timezone, now, one.read) for one in inputs]
-    found = _translate_all(translate, sources)
+    sources = [Source(input_file.file, input_file.content, timezone, now, input_file.read) for input_file in inputs]
+    translation = _translate_all(translate, sources)
     if guessed:
-        found = replace(found, by_hand=(Remark(0, guessed), *found.by_hand))
-    found, declared = check_translation(found, file=inputs[0].file, environ=environ, folder=folder)
-    if found.left_out and not found.jobs:
-        raise FileProblems([_problem_of(one, inputs[0].file) for one in found.left_out])
+        translation = replace(translation, by_hand=(Remark(0, guessed), *translation.by_hand))
+    translation, declared = check_translation(translation, file=inputs[0].file, environ=environ, folder=folder)
+    if translation.left_out and not translation.jobs:
+        raise FileProblems([_problem_of(remark, inputs[0].file) for remark in translation.left_out])
     specs = {spec.name: spec for spec in declared.jobs}
-    compared = [job for job in found.jobs if job.reading is not None and job.name in specs]
-    differences = [one for job in compared if (one := _compared(job, specs[job.name], chosen.peer, now=now))]
-    return Imported(found, len(compared), tuple(differences))
+    compared = [job for job in translation.jobs if job.reading is not None and job.name in specs]
+    differences = [remark for job in compared if (remark := _compared(job, specs[job.name], chosen.peer, now=now))]
+    return Imported(translation, len(compared), tuple(differences))
 
 
 def _translate_all(translate: Callable[[Source], Translation], sources: Sequence[Source]) -> Translation:
     """Return the translation of all files; a file of several that cannot be read is left out."""
-    found: list[Translation] = []
+    translations: list[Translation] = []
     problems: list[Problem] = []
     for source in sources:
         try:
-            found.append(translate(source))
+            translations.append(translate(source))
         except FileProblems as error:
             problems += error.problems
             continue
         if len(sources) > 1:
-            found[-1] = _placed(found[-1], source.file)
-    if not found:
+            translations[-1] = _placed(translations[-1], source.file)
+    if not translations:
         raise FileProblems(problems)
     unread = tuple(remark_of(problem) for problem in problems)
-    one = merge(found)
-    return replace(one, read=one.read + len(unread), left_out=(*one.left_out, *unread))
+    translation = merge(translations)
+    return replace(translation, read=translation.read + len(unread), left_out=(*translation.left_out, *unread))
 
 
 def _placed(found: Translation, file: str) -> Translation:
@@ -130,8 +130,8 @@ def _placed(found: Translation, file: str) -> Translation:
     return replace(
         found,
         jobs=tuple(replace(job, file=job.file or file) for job in found.jobs),
-        by_hand=tuple(replace(one, file=one.file or file) for one in found.by_hand),
-        left_out=tuple(replace(one, file=one.file or file) for one in found.left_out),
+        by_hand=tuple(replace(remark, file=remark.file or file) for remark in found.by_hand),
+        left_out=tuple(replace(remark, file=remark.file or file) for remark in found.left_out),
     )
 
 
@@ -142,17 +142,17 @@ def _problem_of(one: Remark, file: str) -> Problem:
 def merge(found: Sequence[Translation]) -> Translation:
     """Return one translation of several files of a kind; the sections are those of the first, all comments stay."""
     jobs: list[ImportedJob] = []
-    for number, one in enumerate(found):
-        for index, job in enumerate(one.jobs):
-            head = one.header if number and not index else ()
-            name = free_name(job.name, taken=[kept.name for kept in jobs])
+    for number, translation in enumerate(found):
+        for index, job in enumerate(translation.jobs):
+            head = translation.header if number and not index else ()
+            name = free_name(job.name, taken=[imported_job.name for imported_job in jobs])
             jobs.append(replace(job, name=name, comments=(*head, *job.comments)))
     return replace(
         found[0],
-        read=sum(one.read for one in found),
+        read=sum(translation.read for translation in found),
         jobs=tuple(jobs),
-        by_hand=tuple(remark for one in found for remark in one.by_hand),
-        left_out=tuple(remark for one in found for remark in one.left_out),
+        by_hand=tuple(remark for translation in found for remark in translation.by_hand),
+        left_out=tuple(remark for translation in found for remark in translation.left_out),
     )
 
 

@@ -47,12 +47,12 @@ def place_of(job: Job, *, environ: Mapping[str, str]) -> JobPlace | None:
     if not job.source.startswith(FILE):
         return None
     file = Path(job.source.removeprefix(FILE))
-    found = locate_job(file, job.name, home=home_of(environ))
-    if found is None:
+    problem = locate_job(file, job.name, home=home_of(environ))
+    if problem is None:
         return None
-    there = Path(found.file)
+    there = Path(problem.file)
     shown = os.path.relpath(there, file.parent) if there.is_relative_to(file.parent) else str(there)
-    return JobPlace(there, shown, found.line, found.at)
+    return JobPlace(there, shown, problem.line, problem.at)
 
 
 class EditedJob(Struct, frozen=True):

@@ -223,7 +223,7 @@ def _declared(db: "Database") -> tuple[Section, ...]:
 
     zone = db.row("meta_get", key=TIMEZONE_KEY)
     accounts = [(row.account.name, say_account(row.account)) for row in budgets.accounts(db) if row.declared]
-    accounts += [(name, say_subscription(one)) for name, one in budgets.subscriptions(db).items()]
+    accounts += [(name, say_subscription(subscription)) for name, subscription in budgets.subscriptions(db).items()]
     pools = [(pool.name, f"{pool.capacity:,}") for pool in queue.pools(db) if pool.declared]
     sources = Counter(job.source for job in jobs.all_jobs(db) if job.retired_at is None)
     found = (
@@ -231,7 +231,7 @@ def _declared(db: "Database") -> tuple[Section, ...]:
         Section("jobs", tuple((source, f"{number:,}") for source, number in sorted(sources.items()))),
         Section("pools", tuple(pools)),
         Section("budgets", tuple(accounts)),
-        Section("notify", tuple((name, _target(one)) for name, one in sorted(notifications.targets(db).items()))),
+        Section("notify", tuple((name, _target(target)) for name, target in sorted(notifications.targets(db).items()))),
         Section("agent_policy", _values(jobs.policy(db))),
     )
     return tuple(section for section in found if section.values)
@@ -243,7 +243,7 @@ def _target(target: Target) -> str:
 
 
 def _values(record: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((one.name, _said(getattr(record, one.name))) for one in fields(record))
+    return tuple((field.name, _said(getattr(record, field.name))) for field in fields(record))
 
 
 def _said(value: object) -> str:

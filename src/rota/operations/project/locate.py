@@ -201,8 +201,8 @@ def is_applied(place: ProjectPaths, clock: Clock) -> bool:
 def look_at(place: ProjectPaths, clock: Clock) -> "Server":
     """Look at the server of a project's database."""
     address = complete_address(place.store, place.state)
-    found: Server = load_postgres("setup").look_at_server(address, now=clock.now, monotonic=clock.monotonic)
-    return found
+    server: Server = load_postgres("setup").look_at_server(address, now=clock.now, monotonic=clock.monotonic)
+    return server
 
 
 def load_postgres(module: str = "setup") -> ModuleType:

@@ -239,9 +239,9 @@ def _refuse_other_file(place: ProjectPaths, imported: Imported, *, environ: Mapp
     file = place.folder / FILE_NAME
     if not file.exists() or file.read_text("utf-8") == imported.translation.text:
         return
-    wanted = read_project(place.folder, environment=environ, content=imported.translation.text.encode()).jobs
+    specs = read_project(place.folder, environment=environ, content=imported.translation.text.encode()).jobs
     here = {spec.name: spec for spec in read_project(place.folder, environment=environ).jobs}
-    for spec in wanted:
+    for spec in specs:
         if spec.name not in here or here[spec.name].schedule != spec.schedule:
             raise InvalidValue(
                 f"{file} has no job {spec.name} on the times of the crontab",

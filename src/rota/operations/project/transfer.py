@@ -55,7 +55,7 @@ def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
     if agent is not None and "/" in agent.agent:
         own, agent = pool_of(agent.agent), replace(agent, agent=agent.agent.replace("/", "-"))
         pools = tuple(replace(draw, pool=pool_of(agent.agent)) if draw.pool == own else draw for draw in pools)
-        choices = (replace(one, agent=one.agent.replace("/", "-")) for one in agent.choices)
+        choices = (replace(choice, agent=choice.agent.replace("/", "-")) for choice in agent.choices)
         agent = replace(agent, choices=tuple(choices))
     work = replace(spec.work, members=members, agent=agent)
     return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)

@@ -66,10 +66,10 @@ def withdraw(db: Database, number: int, *, by: Answerer, now: datetime) -> Quest
     question = find_question(db, number)
     if question.subject is Subject.PROPOSAL:
         raise QuestionClosed(number, "a proposal: answer it with reject")
-    further = transactions.withdraw(db, question, why=f"{by.actor} withdrew it", now=now)
-    if further is None:
+    run_ends = transactions.withdraw(db, question, why=f"{by.actor} withdrew it", now=now)
+    if run_ends is None:
         raise QuestionClosed(number, question.state)
-    end_runs(db, further, epoch=None, now=now)
+    end_runs(db, run_ends, epoch=None, now=now)
     activity.touch(db, what="answer", now=now)
     return find_question(db, number)
 
@@ -81,12 +81,12 @@ def approve(db: Database, *, name: str, digest: str, by: Answerer, now: datetime
 
 def _decide(db: Database, name: str, choice: str, *, digest: str, by: Answerer, now: datetime) -> Job:
     job = proposal(db, name=name)
-    asked = proposal_question(db, job.id)
-    if asked is None:
+    question = proposal_question(db, job.id)
+    if question is None:
         raise NotProvisional(name)
     seen = jobs.stored_digest(db, job) if digest == jobs.digest_of(job.spec) else digest
     try:
-        answer(db, asked.number, choice, digest=seen, by=by, now=now)
+        answer(db, question.number, choice, digest=seen, by=by, now=now)
     except QuestionChanged:
         raise ApprovalVoid(name) from None
     return jobs.job_by_id(db, job.id)
@@ -94,8 +94,10 @@ def _decide(db: Database, name: str, choice: str, *, digest: str, by: Answerer, 
 
 def proposal_question(db: Database, job_id: str) -> Question | None:
     """Return the open question about a proposed job."""
-    asked = questions.pending_of_job(db, job_id)
-    return next((one for one in asked if one.subject is Subject.PROPOSAL and one.is_open), None)
+    question_list = questions.pending_of_job(db, job_id)
+    return next(
+        (question for question in question_list if question.subject is Subject.PROPOSAL and question.is_open), None
+    )
 
 
 def reject(db: Database, *, name: str, by: Answerer, now: datetime) -> Job:

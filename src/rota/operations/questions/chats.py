@@ -84,13 +84,15 @@ class ChatDesk:
 
     def quoted(self, db: Database, target: Target, line: str) -> ChatMessage | None:
         """Return the message of a target that begins with a line: a crash may have come before it was recorded."""
-        asked = _QUESTION.match(line)
-        if asked is not None:
-            kind, found = ChatKind.QUESTION, asked[1]
+        match = _QUESTION.match(line)
+        if match is not None:
+            kind, found = ChatKind.QUESTION, match[1]
             return next(iter(chats.about(db, target.bot, target.address, kind=kind, subject=found)), None)
         run = runs.run_by_handle(db, line.partition(" ")[0]) if ":" in line else None
         sent = notifications.of_run(db, run.id) if run is not None else []
-        if run is None or not any(one.event is Event.RESULT and one.target == target.name for one in sent):
+        if run is None or not any(
+            delivery.event is Event.RESULT and delivery.target == target.name for delivery in sent
+        ):
             return None
         return new_message(target, ChatKind.RESULT, run.id, now=run.created_at)
 
@@ -118,8 +120,10 @@ class ChatDesk:
         """Store the messages about questions that are to be sent and to be closed."""
         for target in targets:
             unsent = chats.unsent_questions(db, target.bot, target.address, limit=MOST) if target.questions else ()
-            for one in unsent:
-                chats.insert(db, new_message(target, ChatKind.QUESTION, str(one.number), body=one.digest, now=now))
+            for question in unsent:
+                chats.insert(
+                    db, new_message(target, ChatKind.QUESTION, str(question.number), body=question.digest, now=now)
+                )
             for token in chats.over_questions(db, target.bot, limit=MOST):
                 chats.end(db, token, now=now)
 
@@ -258,16 +262,18 @@ def _session(db: Database, run: Run, work: AgentWork) -> str:
 
 def say_status(db: Database, state: Path, *, now: datetime) -> str:
     """Return the state of the scheduler in a few lines."""
-    found = summarise_in(db, state=state, beat=heartbeat(state), now=now)
-    counts = {status: found.counts.get(status, 0) for status in (Status.RUNNING, Status.QUEUED)}
+    summary = summarise_in(db, state=state, beat=heartbeat(state), now=now)
+    counts = {status: summary.counts.get(status, 0) for status in (Status.RUNNING, Status.QUEUED)}
     lines = [", ".join(f"{count} {status.lower()}" for status, count in counts.items())]
     failing = [job.name for job in jobs.all_jobs(db) if job.retired_at is None and job.failures]
     paused = [job.name for job in jobs.all_jobs(db) if job.retired_at is None and job.paused_at is not None]
     lines += [f"failing: {', '.join(failing[:10])}"] if failing else []
     lines += [f"paused: {', '.join(paused[:10])}"] if paused else []
     lines += (
-        [f"waiting for approval: {', '.join(job.name for job in found.provisional[:10])}"] if found.provisional else []
+        [f"waiting for approval: {', '.join(job.name for job in summary.provisional[:10])}"]
+        if summary.provisional
+        else []
     )
-    if found.next_due_at is not None:
-        lines.append(f"next: {found.next_due_at:%Y-%m-%d %H:%M} UTC")
+    if summary.next_due_at is not None:
+        lines.append(f"next: {summary.next_due_at:%Y-%m-%d %H:%M} UTC")
     return "\n".join(lines)

@@ -64,10 +64,10 @@ def question_json(question: Question) -> QuestionJson:
 
 def find_question(db: Database, number: int) -> Question:
     """Return a question; raise UnknownQuestion."""
-    found = questions.by_number(db, number)
-    if found is None:
+    question = questions.by_number(db, number)
+    if question is None:
         raise UnknownQuestion(number)
-    return found
+    return question
 
 
 def list_questions(

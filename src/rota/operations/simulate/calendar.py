@@ -219,9 +219,10 @@ def _past(
 ) -> tuple[dict[date, Tally], dict[date, dict[str, JobDay]]]:
     """Return the ends of each day, and those of the jobs with the most failures and the fewest runs."""
     place, exact = zone_of(tz), since >= now - HOURS_KEPT
-    asked = StatRange("", since, until, Step.DAY, tz)
+    stat_range = StatRange("", since, until, Step.DAY, tz)
     days = {
-        point.at.astimezone(place if exact else UTC).date(): point.tally for point in points(db, None, asked, now=now)
+        point.at.astimezone(place if exact else UTC).date(): point.tally
+        for point in points(db, None, stat_range, now=now)
     }
     current = {job.id: job.name for job in jobs.all_jobs(db)}
     first, last = to_ms(since) // DAY * DAY, to_ms(until)
@@ -357,7 +358,11 @@ def feed(
         if len(events) > MOST_EVENTS:
             break
         categories = stored[job_id].spec.labels
-        events += _often(day, fires, categories) if job_id in often else [_event(one, categories, tz) for one in fires]
+        events += (
+            _often(day, fires, categories)
+            if job_id in often
+            else [_event(predicted_fire, categories, tz) for predicted_fire in fires]
+        )
     return CalendarFeed(tuple(events[:MOST_EVENTS]), _about(prediction, days, len(events), tz=tz, now=now))
 
 

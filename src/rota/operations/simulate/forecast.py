@@ -143,18 +143,18 @@ def forecast(
         )
     stored = project.store.read(partial(copy_state, now=now))
     plain = SimulationRequest(request.days, activity=request.activity, modes=request.modes or None)
-    state, asked = stored, plain
+    state, simulation_request = stored, plain
     if what_if.job:
         job = project.store.read(partial(find_job, name=what_if.job))
         state = _edited(project, stored, job, what_if, now=now) if what_if.edits else stored
         durations = [f"{job.name}={what_if.duration.strip()}"] if what_if.duration.strip() else []
         failures = [f"{job.name}={what_if.failures.strip()}"] if what_if.failures.strip() else []
-        asked = replace(plain, assumptions=read_assumptions(durations, failures))
+        simulation_request = replace(plain, assumptions=read_assumptions(durations, failures))
     changed = settings
     if request.slots is not None:
         changed = replace(settings, scheduler=replace(settings.scheduler, concurrency=request.slots))
     with one_at_a_time():
-        report = play(StartScene(state, changed), asked, now=now, limit=usual_limit(monotonic))
+        report = play(StartScene(state, changed), simulation_request, now=now, limit=usual_limit(monotonic))
         if not what_if.changes and request.slots is None:
             return ForecastResult(report)
         as_long = replace(plain, days=report.days)

@@ -217,12 +217,12 @@ def report_json(report: SimulationReport) -> dict[str, Any]:
 
 
 def _totals(report: SimulationReport) -> dict[str, Any]:
-    shown = report.shown
+    jobs = report.shown
     return {
-        "fires": sum(job.fires for job in shown),
-        "runs": sum(job.runs for job in shown),
-        "skipped": sum(sum(job.skipped.values()) for job in shown),
-        "retries": sum(job.retries for job in shown),
+        "fires": sum(job.fires for job in jobs),
+        "runs": sum(job.runs for job in jobs),
+        "skipped": sum(sum(job.skipped.values()) for job in jobs),
+        "retries": sum(job.retries for job in jobs),
         "cost": summed_cost(report),
     }
 

@@ -193,9 +193,9 @@ class _Drawing:
 
     def _head(self) -> Iterator[str]:
         report = self._report
-        shown = report.shown
-        skipped = sum(sum(job.skipped.values()) for job in shown)
-        figures = [counted(sum(job.fires for job in shown), "fire"), counted(sum(job.runs for job in shown), "run")]
+        jobs = report.shown
+        skipped = sum(sum(job.skipped.values()) for job in jobs)
+        figures = [counted(sum(job.fires for job in jobs), "fire"), counted(sum(job.runs for job in jobs), "run")]
         figures += [f"{skipped:,} skipped"] if skipped else []
         figures += [f"{report.calls / report.days:,.0f} remote calls a day"] if report.calls else []
         if report.against is not None:

@@ -265,8 +265,12 @@ def costs_json(found: CostStats) -> CostsJson:
         "parts": [to_shape(CostPartJson, part) for part in found.parts],
         "usd_per_completed_run": found.per_completed,
         "most_expensive": [
-            {"run": one.run.handle, "finished_at": iso_or_none(one.run.finished_at), "usd_millionths": one.usd}
-            for one in found.expensive
+            {
+                "run": expensive_run.run.handle,
+                "finished_at": iso_or_none(expensive_run.run.finished_at),
+                "usd_millionths": expensive_run.usd,
+            }
+            for expensive_run in found.expensive
         ],
     }
 

@@ -113,8 +113,8 @@ def of_jobs(store: Store, asked: StatRange, *, now: datetime, labels: Sequence[s
     """Return the figures of each job, most failures first; jobs without runs come last."""
 
     def read(db: Database) -> list[JobStats]:
-        found = [job for job in jobs.all_jobs(db) if job.retired_at is None and has_labels(job, labels)]
-        return stats_of(db, found, asked, now=now)
+        job_list = [job for job in jobs.all_jobs(db) if job.retired_at is None and has_labels(job, labels)]
+        return stats_of(db, job_list, asked, now=now)
 
     return sorted(store.read(read), key=lambda one: (-one.figures.failed, -one.figures.runs, one.job.name))
 
@@ -237,13 +237,13 @@ def _heat(hours: Mapping[int, Tally], *, tz: str) -> tuple[tuple[Heat, ...], ...
         where[weekday][hour] += number
 
     for at, tally in hours.items():
-        found = parts(tally)
-        put(fires, at, sum(found.buckets.get(DURATION, {}).values()))
-        put(failed, at, found.count(Status.FAILED))
+        tallies = parts(tally)
+        put(fires, at, sum(tallies.buckets.get(DURATION, {}).values()))
+        put(failed, at, tallies.count(Status.FAILED))
         put(late, at, tally.get(LATENESS, 0))
-        put(measured, at, sum(found.buckets.get(LATENESS, {}).values()))
+        put(measured, at, sum(tallies.buckets.get(LATENESS, {}).values()))
         for measure, where in ((FIRED, fires), (FIRED_FAILED, failed)):
-            for back, number in found.buckets.get(measure, {}).items():
+            for back, number in tallies.buckets.get(measure, {}).items():
                 put(where, at, -number)
                 put(where, at - back * HOUR, number)
     return tuple(

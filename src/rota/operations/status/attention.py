@@ -208,10 +208,13 @@ def _unsent_messages(db: Database, since: datetime) -> Iterator[Attention]:
     """Yield the chats that did not get a question or a notice."""
     unsent = chats.failed_since(db, since)
     declared = notifications.targets(db) if unsent else {}
-    for one in unsent:
-        if one.target in declared:
-            what, command = f"{counted(one.count, 'message')} failed: {one.error}", f"rota notify test {one.target}"
-            yield Attention(one.target, what, command, kind=ItemKind.DELIVERIES, sign=iso(one.newest))
+    for messages in unsent:
+        if messages.target in declared:
+            what, command = (
+                f"{counted(messages.count, 'message')} failed: {messages.error}",
+                f"rota notify test {messages.target}",
+            )
+            yield Attention(messages.target, what, command, kind=ItemKind.DELIVERIES, sign=iso(messages.newest))
 
 
 def _disabled_targets(db: Database) -> Iterator[Attention]:
@@ -323,7 +326,7 @@ def _failing(view: JobView, now: datetime, holds: Sequence[HoldView]) -> Attenti
 def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
     """Return the hold of a job's provider in words, or nothing."""
     agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
-    held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
+    held = next((hold.hold for hold in holds if agent is not None and hold.hold.provider == agent.provider), None)
     return "" if held is None else say_provider_hold(held, zone=zone, now=now)
 
 
@@ -388,17 +391,17 @@ def outdated(db: Database, state: Path | None) -> list[Outdated]:
     if state is None or installed is None:
         return []
     own = worker_here(db, state)
-    names = {one.id: one.called for one in processes.workers(db)}
+    names = {worker.id: worker.called for worker in processes.workers(db)}
     return [
         Outdated(
-            one.kind,
-            one.identity.pid,
-            one.version,
+            process.kind,
+            process.identity.pid,
+            process.version,
             installed,
-            "" if one.worker_id == own else names.get(one.worker_id, one.worker_id),
+            "" if process.worker_id == own else names.get(process.worker_id, process.worker_id),
         )
-        for one in live_processes(db, state)
-        if one.kind != TICK and one.version != installed
+        for process in live_processes(db, state)
+        if process.kind != TICK and process.version != installed
     ]
 
 
@@ -590,21 +593,21 @@ def point_out(store: Store, topics: Sequence[str]) -> None:
 
 def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
     """Yield the machines that need attention: no scheduler fires, or a lost one left runs to keepers."""
-    if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
+    if found and not any({"serve", "guest"}.intersection(worker.kinds) for worker in found):
         what = "no machine serves: due jobs do not fire"
         yield Attention("workers", what, "rota serve", kind=ItemKind.WORKERS, sign=what)
     if drained := all_drained(found):
         what = f"all running workers are drained ({', '.join(drained)}): no run is claimed"
         yield Attention("workers", what, f"rota workers resume {drained[0]}", kind=ItemKind.DRAINED, sign=what)
-    for one in found:
-        name, left = one.worker.called, counted(one.taken, "run")
-        if one.presence is Presence.GONE and one.taken:
-            what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
-            command = "rota serve" if one.here else f"rota workers forget {name}"
+    for worker in found:
+        name, left = worker.worker.called, counted(worker.taken, "run")
+        if worker.presence is Presence.GONE and worker.taken:
+            what = f"is gone and left {left} to {'its keeper' if worker.taken == 1 else 'their keepers'}"
+            command = "rota serve" if worker.here else f"rota workers forget {name}"
             yield Attention(name, what, command, kind=ItemKind.WORKER, sign=what)
-        if one.skew is not None:
-            what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
+        if worker.skew is not None:
+            what = f"its clock is {say_skew(worker.skew)}: it fires and starts nothing until the clock is right"
             yield Attention(name, what, "rota workers", kind=ItemKind.CLOCK, sign=name)
-        if one.crashes:
-            what = f"was drained because it crashed {one.crashes} times in a row: find the cause"
+        if worker.crashes:
+            what = f"was drained because it crashed {worker.crashes} times in a row: find the cause"
             yield Attention(name, what, f"rota workers resume {name}", kind=ItemKind.CRASHES, sign=what)

@@ -165,7 +165,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         ],
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
-        "attention": [fields_json(one, "name", "kind", "what", "command") for one in view.attention],
+        "attention": [fields_json(attention, "name", "kind", "what", "command") for attention in view.attention],
         "acknowledged": [need_json(need) for need in view.seen],
         "running": [run_json(run) for run in view.running],
         "abandoned": [
@@ -173,12 +173,12 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
             for one in view.abandoned
         ],
         "queued": [{**run_json(run), **_held_json(view.held.get(run.id))} for run in view.queued],
-        "holds": [hold_json(one) for one in view.holds],
+        "holds": [hold_json(hold) for hold in view.holds],
         "direct": calls_json(view.direct),
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
         "overdue": [{"at": iso(fire.at), "job": fire.job} for fire in view.overdue],
-        "pools": [pool_json(one) for one in view.pools],
-        "budgets": [account_json(one) for one in view.budgets],
+        "pools": [pool_json(pool) for pool in view.pools],
+        "budgets": [account_json(account) for account in view.budgets],
         **({} if view.cadence is None else cadence_json(view.cadence, now=now)),
     }
 

@@ -125,8 +125,8 @@ def summary_json(found: SchedulerSummary) -> SummaryJson:
         "provisional_tasks": provisional,
         "orchestrator_registered": found.registered,
         "workers": [
-            {**worker_json(one.state, counts=_counts_json(one.counts)), "registered": one.registered}
-            for one in found.workers
+            {**worker_json(worker.state, counts=_counts_json(worker.counts)), "registered": worker.registered}
+            for worker in found.workers
         ],
         "state": found.heartbeat.liveness.value,
         "mode": found.mode.value,

@@ -244,7 +244,7 @@ def settings_of(spec: JobSpec) -> dict[str, Any]:
     """Return what `schedule_job` can set of a job, except its name and its task, as it would be given."""
     schedule, work = spec.schedule, spec.work
     agent = work.agent
-    chats = [one.address for one in spec.notify_own if one.channel is Channel.TELEGRAM]
+    chats = [target.address for target in spec.notify_own if target.channel is Channel.TELEGRAM]
     chat = next((int(each) for each in chats if each.lstrip("-").isdecimal()), 0)
     return {
         "schedule": schedule.cron[0] if len(schedule.cron) == 1 else "",

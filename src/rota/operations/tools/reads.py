@@ -66,7 +66,7 @@ def when_answer(schedule: Schedule, fires: Sequence[UpcomingFire]) -> Answer:
 
 def job_answer(view: JobView, maker: Author, *, task_limit: int = SHORT) -> Answer:
     """Return a job with its author, state and next five starts; the task only of an agent job."""
-    job, made, work = view.job, view.job.made, view.job.spec.work.agent
+    job, provenance, work = view.job, view.job.made, view.job.spec.work.agent
     task = work.prompt or work.prompt_file if work is not None else ""
     return {
         "job_id": job.id,
@@ -79,9 +79,9 @@ def job_answer(view: JobView, maker: Author, *, task_limit: int = SHORT) -> Answ
         "labels": list(job.spec.labels),
         "params": params_schema(job.spec.work),
         "settings": settings_of(job.spec),
-        "made_by": None if made is None else made.by,
-        "yours": made is not None and made.by == maker.name,
-        "expires_at": None if made is None else iso_or_none(made.expires_at),
+        "made_by": None if provenance is None else provenance.by,
+        "yours": provenance is not None and provenance.by == maker.name,
+        "expires_at": None if provenance is None else iso_or_none(provenance.expires_at),
         "last_run": None if not view.last else run_answer(view.last[0]),
     }
 

@@ -201,10 +201,10 @@ def start(ctx: ToolContext, wanted: arguments.TriggerJob) -> Answer:
 def ask(ctx: ToolContext, wanted: arguments.AskPerson) -> Answer:
     """Answer `ask_person`."""
     question = Asking(wanted.question, wanted.choices, timedelta(seconds=wanted.timeout), wanted.default or None)
-    asked = ctx.store.write(partial(ask_person, author=ctx.maker, wanted=question, now=ctx.now()))
+    stored_question = ctx.store.write(partial(ask_person, author=ctx.maker, wanted=question, now=ctx.now()))
     wake(ctx.state)
-    found = asked.question
-    return {"question": found.number, "state": found.state.value, "answer": found.answer, "next": asked.next}
+    found = stored_question.question
+    return {"question": found.number, "state": found.state.value, "answer": found.answer, "next": stored_question.next}
 
 
 def look(ctx: ToolContext, wanted: arguments.LookAgain) -> Answer:
@@ -284,14 +284,14 @@ class Toolbox:
 
     def _permit(self, given: Mapping[str, Any]) -> Answer:
         """Return the decision about a tool call in the form of the agent program."""
-        wanted, ctx = arguments.read(arguments.Permission, given), self._ctx
-        store = self._audited(PERMISSION_TOOL, wanted).store
+        permission, ctx = arguments.read(arguments.Permission, given), self._ctx
+        store = self._audited(PERMISSION_TOOL, permission).store
         try:
-            verdict = decide(store, ctx.maker, wanted.tool_name, wanted.input, now=ctx.now)
+            verdict = decide(store, ctx.maker, permission.tool_name, permission.input, now=ctx.now)
         except TooManyQuestions as error:
             verdict = CallDecision(why=error.message)
         if verdict.allowed:
-            return {"behavior": "allow", "updatedInput": wanted.input}
+            return {"behavior": "allow", "updatedInput": permission.input}
         return {"behavior": "deny", "message": f"{NOT_PERMITTED}{verdict.why}"}
 
     def _audited(self, name: str, wanted: arguments.Arguments) -> ToolContext:

@@ -242,8 +242,12 @@ def _check_questions(db: Database, findings: AuditFindings) -> None:
     for number, job, what in db.rows("audit_questions", limit=MAX_ROWS):
         findings.violation(Check.QUESTION, f"question {number} {what}", job=job)
     for job in provisional_jobs(db):
-        asked = [one for one in pending_of_job(db, job.id) if one.subject is Subject.PROPOSAL and one.is_open]
-        if [one.digest for one in asked] != [stored_digest(db, job)]:
+        questions = [
+            question
+            for question in pending_of_job(db, job.id)
+            if question.subject is Subject.PROPOSAL and question.is_open
+        ]
+        if [question.digest for question in questions] != [stored_digest(db, job)]:
             findings.violation(
                 Check.QUESTION, "it waits for approval without a question about its definition", job=job.name
             )

@@ -118,7 +118,7 @@ def declare_subscriptions(db: Database, declared: Mapping[str, Subscription]) ->
     """Set the budgets that keep a part of subscriptions; return whether they changed."""
     if subscriptions(db) == dict(declared):
         return False
-    written = {name: [one.keep, one.provider] for name, one in sorted(declared.items())}
+    written = {name: [subscription.keep, subscription.provider] for name, subscription in sorted(declared.items())}
     db.execute("meta_set", key=SUBSCRIPTIONS_KEY, value=json.dumps(written))
     return True
 

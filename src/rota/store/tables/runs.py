@@ -526,12 +526,12 @@ def insert_runs(db: Database, shared: NewRun, variants: Sequence[NewRunVariant],
     """Insert runs of one job by two statements, numbered from `first` and one behind the other."""
     rows = [
         (
-            one.id,
-            None if one.params is None else write_json(one.params),
-            to_ms_or_none(one.scheduled_for),
-            one.predecessor_id,
+            variant.id,
+            None if variant.params is None else write_json(variant.params),
+            to_ms_or_none(variant.scheduled_for),
+            variant.predecessor_id,
         )
-        for one in variants
+        for variant in variants
     ]
     siblings = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
     place = _defaults(shared)
