@@ -76,6 +76,7 @@ test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, stor
 	$(BIN)/python -m tests.faults.storm --daemons 5 --jobs 100 --fires 100000 --seed 1
 	$(BIN)/python -m tests.simulation --seeds 10000
 	ROTA_TEST_STORE=postgres $(BIN)/python -m tests.simulation --seeds 500
+	ROTA_MACHINE=1000 SCHEMA_CASES=20 $(BIN)/python -m pytest -n 2 tests/machine tests/api/test_schema.py
 	ROTA_TEST_STORE=postgres ROTA_MACHINE=200 $(BIN)/python -m pytest -n 2 tests/engine tests/machine
 
 .agents/installed: tests/agents/packages.txt

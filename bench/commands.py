@@ -13,7 +13,7 @@ from rota.engine.membership.control import wake
 from rota.operations.jobs import find_job
 
 TARGET = "≥ 0.35 × subprocess.run: `/bin/true`, 8 at a time"
-COUNT = sized(500, 16)
+COUNT = sized(2000, 16)
 YAML = """
 scheduler: {concurrency: 8}
 jobs:

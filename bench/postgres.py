@@ -28,8 +28,10 @@ from bench.scheduling import CLOCK, put
 from rota.operations.jobs import find_job
 from rota.store.postgres.setup import open_postgres
 
-TARGET = "≥ 2 × pgqueuer with history kept, a backlog of 1,000,000 costs ≤ 20 %, from enqueue to start p50 ≤ 2 × raw"
+TARGET = "≥ 2 × pgqueuer with history kept, a backlog of 1,000,000 costs ≤ 20 %, from enqueue to start p50 ≤ 3.6 ms"
 SECONDS = float(os.environ.get("BENCH_SECONDS", sized(10, 1)))
+RAW_START = 1.8
+"""Milliseconds from a raw enqueue to its start by NOTIFY and SKIP LOCKED."""
 BACKLOG = int(os.environ.get("BENCH_BACKLOG", sized(1_000_000, 2_000)))
 WORKERS = sized((1, 2, 4), (1,))
 BACKENDS = b"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -110,14 +112,14 @@ def measure() -> Report:
 def _verdicts(rows: list[Row], late: list[float]) -> list[str]:
     ratios = {(row.name, row.against): row.ratio for row in rows if row.ratio is not None}
     goals = {
-        f"{name} against {other}": (ratio > 1, f"{ratio:.2f}×")
+        f"{name} against {other}": (ratio >= (2 if other.startswith("pgqueuer") else 1), f"{ratio:.2f}×")
         for (name, other), ratio in ratios.items()
         if other.startswith(("pgqueuer", "procrastinate"))
     }
     cost = 1 - 1 / ratios[f"{ROTA}, 1", f"{LONG}, 1"]
     goals[LONG] = (cost <= 0.2, f"costs {cost:.0%}")
     p50 = quantile(late, 0.5)
-    goals["enqueue to start, p50"] = (p50 <= 10, f"{p50:.1f} ms")
+    goals["enqueue to start, p50"] = (p50 <= 2 * RAW_START, f"{p50:.1f} ms")
     load = Path("/proc/loadavg").read_text("ascii").split()[0]
     lines = [f"{'pass' if reached else 'MISSED'}: {what}, {value}" for what, (reached, value) in goals.items()]
     return [*lines, f"load at the end: {load}"]

@@ -19,7 +19,7 @@ from rota.http.app import make_routes
 from tests.api.conftest import BASE, COMPLETED, FILE, Api, opened, routes
 from tests.faces.conftest import Project
 
-CASES = int(os.environ.get("SCHEMA_CASES", "3"))
+CASES = int(os.environ.get("SCHEMA_CASES", "2"))
 ENDLESS = {"follow_events"}
 SLOW = {"backfill_job"}
 """Two times in one body, at and beyond all bounds, take schemathesis ten seconds to make up."""

@@ -1,4 +1,4 @@
-"""The machine, played: 100 examples of 40 steps, the same in every run; ROTA_MACHINE=5000 plays 5,000 new ones.
+"""The machine, played: 60 examples of 40 steps, the same in every run; ROTA_MACHINE=5000 plays 5,000 new ones.
 
 On PostgreSQL (ROTA_TEST_STORE=postgres) 8 of them.
 """
@@ -13,7 +13,7 @@ from tests.conftest import MACHINE, SLOW_IS_FINE
 from tests.machine.play import Machine
 from tests.scene import ON_POSTGRES
 
-PARTS, EXAMPLES, STEPS = 4, 8 if ON_POSTGRES else 100, 40
+PARTS, EXAMPLES, STEPS = 4, 8 if ON_POSTGRES else 60, 40
 WANTED = os.environ.get(MACHINE)
 
 

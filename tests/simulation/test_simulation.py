@@ -1,4 +1,4 @@
-"""100 simulated days (8 on PostgreSQL): every due instant has exactly one row (R-05, R-10, R-20, R-23, R-26)."""
+"""60 simulated days (8 on PostgreSQL): every due instant has exactly one row (R-05, R-10, R-20, R-23, R-26)."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from tests.simulation.plan import Crash, Happening, draw
 from tests.simulation.play import play
 from tests.simulation.shrink import shrink
 
-SEEDS, BATCH = (8, 4) if ON_POSTGRES else (100, 10)
+SEEDS, BATCH = (8, 4) if ON_POSTGRES else (60, 10)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))

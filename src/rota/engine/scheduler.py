@@ -9,12 +9,11 @@ from functools import partial
 from msgspec import Struct
 
 from rota.engine.activity import next_release, outlook
-from rota.engine.loops.attention import AttentionWatch
+from rota.engine.loops.attention import AttentionWatch, DigestWriter
 from rota.engine.loops.awake import Awake
 from rota.engine.loops.callers import Callers
 from rota.engine.loops.chats import Chats
 from rota.engine.loops.claimer import Claimer, PeerNotifier
-from rota.engine.loops.digests import DigestWriter
 from rota.engine.loops.executor import Executor
 from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
 from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, Slots, handle_of
