@@ -7,9 +7,11 @@ import signal
 import stat
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from rota.engine.processes import may_hang
 from rota.model.errors import SpawnFailed, StorageFull
 from rota.model.ids import IdSource
 from rota.model.spec import Kind, Work
@@ -19,6 +21,7 @@ from rota.runners.files import read_index
 from rota.runners.processes import tagged
 from rota.runners.spawn_client import Spawner
 from rota.runners.watch import wait_keeper
+from rota.settings import Settings
 from tests.service.keeping import TIMEOUTS, Marker, launch_of, umask
 from tests.waiting import LONGEST_WAIT
 
@@ -444,3 +447,21 @@ def checked(launch, state):
             spawner.stop()
 
     return asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("cwd", "project", "hangs"),
+    [
+        (".", None, False),
+        ("/home/me/work", None, False),
+        ("/home/me/work/data/in", None, False),
+        ("/home/me/worker", None, True),
+        ("../other", None, True),
+        ("/mnt/share", None, True),
+        ("{{ params.folder }}", None, True),
+        ("/home/me/included", "/home/me/included", False),
+    ],
+)
+def test_a_folder_outside_of_the_project_is_not_looked_at_inside_a_claim(tmp_path, cwd, project, hangs):
+    settings = Settings(Path("/home/me/work"), tmp_path)
+    assert may_hang(Work(kind=Kind.COMMAND, command=("true",), cwd=cwd, project=project), settings) is hangs

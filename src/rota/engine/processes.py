@@ -1,6 +1,7 @@
 """Commands for the executor: the run's folder and surroundings found, keepers started, asked and stopped."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from rota.model.errors import RotaError, StorageFull
 from rota.model.records import POSTCONDITION, Outcome, ProcessIdentity
 from rota.model.spec import Condition, Kind, OutputPolicy, SecretOrigin, Work
 from rota.rules.admission import ConditionResult
+from rota.rules.prompts import has_placeholders
 from rota.runners.agent_step import TASK
 from rota.runners.command import (
     CheckResult,
@@ -71,9 +73,9 @@ class KeeperProcesses:
         return await self._with_secrets(work, partial(prepare, work, facts, surroundings))
 
     async def _with_secrets(self, work: Work, make: Callable[[], Launch]) -> Launch:
-        """Make a launch; in a thread if it reads secrets from programs or files, which may take long."""
+        """Make a launch; in a thread if it may take long: secrets of programs or files, a folder on another mount."""
         origins = self._origins()
-        slow = any(variable.secret in origins for variable in work.env)
+        slow = may_hang(work, self._settings) or any(variable.secret in origins for variable in work.env)
         return await asyncio.to_thread(make) if slow else make()
 
     async def launch(self, run_id: str, prepared: Launch) -> Spawned:
@@ -94,7 +96,7 @@ class KeeperProcesses:
         """Return a reserved keeper at the gate of a plain command; other work, and problems, take the ordinary way."""
         work, folder = claimed.spec.work, self._folder(claimed.run.id)
         plain = work.kind in (Kind.COMMAND, Kind.SHELL) and work.sandbox is None and work.env_file is None
-        if not plain or any(variable.secret is not None for variable in work.env):
+        if not plain or may_hang(work, self._settings) or any(variable.secret is not None for variable in work.env):
             return None
         try:
             surroundings = surroundings_of(work, self._settings, folder=folder, environ=self._seen)
@@ -196,6 +198,13 @@ class KeeperProcesses:
     def _surroundings(self, folder: Path, work: Work) -> RunSurroundings:
         surroundings = surroundings_of(work, self._settings, folder=folder, environ=self._environ)
         return replace(surroundings, origins=self._origins())
+
+
+def may_hang(work: Work, settings: Settings) -> bool:
+    """Return whether a look at the folder of the work may wait for a mount: it may lie outside of the project."""
+    project = work.project or str(settings.folder)
+    folder = os.path.normpath(os.path.join(project, os.path.expanduser(work.cwd)))
+    return has_placeholders(work.cwd) or not f"{folder}{os.sep}".startswith(f"{project}{os.sep}")
 
 
 def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> RunSurroundings:
