@@ -453,9 +453,9 @@ def checked(launch, state):
     ("cwd", "project", "hangs"),
     [
         (".", None, False),
-        ("/home/me/work", None, False),
-        ("/home/me/work/data/in", None, False),
-        ("/home/me/worker", None, True),
+        ("/home/me/site", None, False),
+        ("/home/me/site/data/in", None, False),
+        ("/home/me/site2", None, True),
         ("../other", None, True),
         ("/mnt/share", None, True),
         ("{{ params.folder }}", None, True),
@@ -463,5 +463,5 @@ def checked(launch, state):
     ],
 )
 def test_a_folder_outside_of_the_project_is_not_looked_at_inside_a_claim(tmp_path, cwd, project, hangs):
-    settings = Settings(Path("/home/me/work"), tmp_path)
+    settings = Settings(Path("/home/me/site"), tmp_path)
     assert may_hang(Work(kind=Kind.COMMAND, command=("true",), cwd=cwd, project=project), settings) is hangs
